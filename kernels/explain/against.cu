@@ -6,20 +6,20 @@
 // latter. Sums of these two over the leaves below an edge are added when the edge is closed.
 // Subtrees that no row of the warp reaches are skipped.
 //
-// Estimated time: as many passes through a tree as rows times background rows. 10k rows, 100
-// background rows and 100 trees of depth 6, of which a warp enters perhaps half of the edges, are
-// 2e8 edges of a warp, of 90 instructions each: 20 ms on an H200, and as much for atomics.
+// Estimated time, not measured: 10k rows, 100 background rows and 100 trees of depth 6, of which a
+// warp enters half of the edges, are 2e8 edges of a warp, of about 160 instructions each: 34 ms on
+// an H200. Atomics, of which two thirds would add 0 and are skipped, take about 10 ms.
 //
 //   value         float64 (E, V)             of the leaf that an edge leads to
 //   stop          int32 (E,)                 the first later edge that is not below an edge
 //   weights       float64 (max_depth + 1, max_depth + 1)
 //   first_output  int32 (T,)                 output that a tree's first value is added to
-//   background    float64 (B, columns)
+//   background    float64 (columns, B)
 //   total         int64 (features, outputs, n)
 //
 // Launch: one thread per row, or fewer, which then take several rows; axis y of the grid divides
-// the trees, axis z the background rows. Memory of a path: the two sums of the
-// left child, for each of max_depth depths of a parent; max_depth + 1 words:
+// the trees, axis z the background rows. Memory of a path: for each of max_depth depths, the two
+// sums of the left child of the node there; max_depth + 1 words:
 //
 //   | n_other 13 | n_row 13 | other row goes left 1 | row goes left 1 | reached 1 | source 2 |
 //
@@ -39,7 +39,8 @@ struct RowPair {
     const uint32* masks;
     const double* x;  // of the row; the next column is n later
     int32 n;
-    const double* other;  // of the background row
+    const double* other;  // of the background row; the next column is n_other later
+    int32 n_other;
 };
 
 // Contributions of leaves: of features with the row's values, and with the background row's.
@@ -57,8 +58,10 @@ __device__ __forceinline__ int32 enter_both(const RowPair& rows, const Edge& edg
     int32 word = 0;
     if (edge.is_left()) {
         const SplitAbove split = {edge, rows.masks};
-        word += goes_left(split, __ldg(rows.x + (int64)edge.column * rows.n)) ? ROW_LEFT : 0;
-        word += goes_left(split, __ldg(rows.other + edge.column)) ? OTHER_LEFT : 0;
+        const double x = __ldg(rows.x + (int64)edge.column * rows.n);
+        const double other = __ldg(rows.other + (int64)edge.column * rows.n_other);
+        word = goes_left(split, x) ? ROW_LEFT : 0;
+        word += goes_left(split, other) ? OTHER_LEFT : 0;
     } else {
         word = *own & (ROW_LEFT | OTHER_LEFT);
     }
@@ -76,8 +79,9 @@ __device__ __forceinline__ int32 enter_both(const RowPair& rows, const Edge& edg
     return word;
 }
 
-// Number of edges that are closed with edge `at` if the edges below it are skipped, up to `end`.
-__device__ __forceinline__ int32 closed_by_skipping(const uint32* edges, const Edge& edge, int32 end)
+// Number of edges that are closed with an edge if all edges below it, up to `end`, are skipped.
+__device__ __forceinline__ int32 closed_by_skipping(const uint32* edges, const Edge& edge,
+                                                    int32 end)
 {
     const Edge last = Edge::load(edges, end - 1);
     return last.n_closed() - (last.depth - edge.depth);
@@ -86,8 +90,8 @@ __device__ __forceinline__ int32 closed_by_skipping(const uint32* edges, const E
 // Add the contributions of a leaf to the n_closed edges from edge `at` upwards, which end here.
 // `own_total` is the element of the row's first feature.
 __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemory& path, int32 at,
-                                            int32 n_closed, LeafSums sums,
-                                            int32 feature_stride, int64* own_total)
+                                            int32 n_closed, LeafSums sums, int32 feature_stride,
+                                            int64* own_total)
 {
     for (int32 k = 0; k < n_closed; ++k) {
         const Edge edge = Edge::load(rows.edges, at);
@@ -112,15 +116,15 @@ __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemor
 extern "C" __global__ void __launch_bounds__(PATH_THREADS)
 shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
              In<double> value, In<int32> stop, In<double> weights, In<double> X,
-             In<double> background, int32 n, int32 n_background, int32 n_columns, int32 n_trees,
-             int32 n_values, int32 n_outputs, int32 max_depth, double scale, int32 in_shared,
+             In<double> background, int32 n, int32 n_background, int32 n_trees, int32 n_values,
+             int32 n_outputs, int32 max_depth, double scale, int32 in_shared,
              Out<double> scratch, Out<int64> total)
 {
     DYNAMIC_SHARED(double, shared);
     const PathMemory path(shared, scratch, in_shared, max_depth, 2);
     // The trees and background rows of this block; all of its threads stay together.
     const auto take_row = [&](int32 row, bool is_row, int32 v, int32 tree, int32 k) {
-        const RowPair rows = {edges, masks, X + row, n, background + (int64)k * n_columns};
+        const RowPair rows = {edges, masks, X + row, n, background + k, n_background};
         int64* own_total = total + (int64)(__ldg(first_output + tree) + v) * n + row;
         path.words[0] = EITHER + (is_row ? REACHED : 0);
         const int32 end = __ldg(offset + tree + 1);

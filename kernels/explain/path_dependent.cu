@@ -1,14 +1,19 @@
 // Path-dependent SHAP values and interactions; gpuboost/engine/explanations/path_trees.py has the
-// method, gpuboost/backends/numpy/explain.py the reference.
+// method, gpuboost/backends/numpy/explain.py is the reference.
 //
-// Estimated time: 1M rows, 128 features and 100 trees of depth 6 are 1.26e10 edges. With 3 points,
-// an edge takes about 85 instructions of a warp, of which 13 are of float64 (2 cycles each, and 8
-// for the conversion): on an H200 with 132 multiprocessors at 1.75 GHz, issuing takes 36 ms and the
-// float64 units 15 ms. Shared memory and L1 serve about 24 passes of 128 bytes per edge: 12 for the
-// stored products and sums, 6 to 10 for ratios and steps, 3 for the record, 1 for X, 2 for atomics;
-// that takes 41 ms. The L2 adds 1e11 bytes to `total` by atomics, 40 ms if it takes 32 bytes every
-// other cycle in each of 96 slices; device memory reads and writes the 50 features of a tree, 20
-// ms. These overlap in part: 50 to 140 ms. (bonsai-gbt states 0.57 s.)
+// Estimated time, not measured: 1M rows, 128 features and 100 trees of depth 6 are 1.26e10 edges of
+// a row, 3.9e8 of a warp. Each takes about 127 instructions (counted in the machine code: 70 to
+// enter, 12 more for half of them, the leaves, 45 to close); 13 are of float64 (2 cycles each) and
+// one converts to int64 (8 cycles). About 30 times, 128 bytes pass through L1 or shared memory: 12
+// of products and sums, 9 of ratios and steps, 3 of codes, 3 of records, 1 of X, 2 of atomics.
+// On an H200 with 132 multiprocessors at 1.75 GHz:
+//
+//   instructions issued   54 ms      passes through L1   52 ms      float64 units   14 ms
+//   atomics in the L2     40 ms      if each of 96 slices adds 32 bytes every other cycle
+//   device memory         20 ms      each tree reads and writes `total` of its 50 features
+//
+// These overlap in part, so shap_values takes 60 to 150 ms (bonsai-gbt states 0.57 s). Transposing
+// X and the results adds about 5 ms, and copying 1 GB of results to the host 0.1 s.
 //
 //   value         float64 (E, V)                  of the leaf that an edge leads to
 //   ratio, step   float64 (E, N_CODES, POINTS)    filled up with 0 beyond the tree's points
@@ -23,8 +28,8 @@
 // its left child.
 //
 // Launch: one thread per row, or fewer, which then take several rows; axis y of the grid divides
-// the trees, axis z the values. Memory of a path: PITCH items for each of max_depth depths, max_depth
-// + 1 words: the code of `path_trees`, plus WENT_LEFT if the row goes left at the split above.
+// the trees, axis z the values. Memory of a path: for each of max_depth depths, PITCH items;
+// max_depth + 1 words: the code of `path_trees`, plus WENT_LEFT if the row goes left at the split.
 
 #include "explain/paths.cuh"
 

@@ -53,6 +53,17 @@ for dtype in (np.float32, np.float64):
     assert (backend.apply(trees, columns, 1) == model.apply(X)).all()
 print(sorted(set(runtime.launches)))
 """
+EXPLAIN = """
+from gpuboost.backends.cuda.backend import CudaBackend
+from tests.cuda.explain import test_cuda_explain as explain
+from tests.cuda.shim_runtime import ShimRuntime
+
+runtimes = [ShimRuntime("asan", shared_memory=n) for n in (600, 227 << 10)]
+for runtime in runtimes:
+    model, X = explain.additive(explain.grown("outputs", n_trees=3)), explain.rows(70)
+    explain.assert_same_explanations(CudaBackend(runtime), model, X, X[:2])
+print(sorted(set(runtimes[0].launches) & set(runtimes[1].launches)))
+"""
 ROUNDS = """
 import numpy as np
 import pytest
@@ -124,9 +135,10 @@ def kernels_of(names: str) -> set[str]:
             },
         ),
         (BIN_AND_PREDICT, {"bin_values", "count_leading_cells", "count_cells"}),
+        (EXPLAIN, kernels_of("explain/columns explain/path_dependent explain/against")),
         (ROUNDS, kernels_of(FILES_OF_ROUNDS)),
     ],
-    ids=["grow", "bin and predict", "rounds"],
+    ids=["grow", "bin and predict", "explain", "rounds"],
 )
 def test_kernels_keep_within_their_arrays(program: str, kernels: set[str]) -> None:
     done = run_under_asan(program, timeout=900)

@@ -18,7 +18,9 @@ import pytest
 import gpuboost
 from gpuboost.backends.cost_model import Speed
 from gpuboost.backends.cuda.growth.grower import TreeGrower
+from gpuboost.backends.select import cuda_backend
 from gpuboost.cli.calibration import measure
+from tests.cuda.explain.models import additive, assert_same_explanations
 from tests.engine.exact import assert_equal_models
 from tests.estimators.device_cases import (
     BOOSTED,
@@ -100,6 +102,18 @@ def test_arrays_of_the_device(name, kind):
     paths, right = model.decision_path(there[0])[0].get(), expected.decision_path(X)[0]
     np.testing.assert_array_equal(paths.indices, right.indices)
     np.testing.assert_array_equal(paths.indptr, right.indptr)
+
+
+@pytest.mark.parametrize("max_depth", [6, None])
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "ExtraTreesRegressor"])
+def test_explanations(name, max_depth):
+    """SHAP values and interactions of rows on the host and on the device."""
+    import cupy
+
+    X, y = table(name, 5_000)
+    ensemble = make(name, n_estimators=trees(4), max_depth=max_depth).fit(X, y)._model.ensemble
+    for given in (X, cupy.asarray(X.astype(np.float32))):
+        assert_same_explanations(cuda_backend(0), additive(ensemble), given, X[:3])
 
 
 # ---- batches that are replayed -------------------------------------------------------------------

@@ -68,16 +68,16 @@ def leaf_only() -> Ensemble:
 # Equality -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order_seed", [0, 5])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("dtype", "order"), [(np.float32, "C"), (np.float64, "F")])
 @pytest.mark.parametrize("target", ["two classes", "five classes", "values", "outputs"])
-def test_every_kind_of_value(target: str, dtype: Any, order_seed: int) -> None:
+def test_every_kind_of_value(target: str, dtype: Any, order: Any) -> None:
     """Missing values, categories, values at thresholds, rows by row or by column."""
-    model, X = additive(grown(target)), rows(70, dtype)
+    model, X = additive(grown(target, n_trees=4)), rows(70, dtype)
     X[:35] = at_thresholds(model.ensemble, X[:35], 2)
-    given = np.asfortranarray(X) if order_seed else X
-    backend = CudaBackend(ShimRuntime(order_seed=order_seed))
-    assert_same_explanations(backend, model, given, given[:5])
+    given = np.asarray(X, order=order)
+    backend = CudaBackend(ShimRuntime(order_seed=5))
+    assert_same_explanations(backend, model, given, given[:3])
+    assert_same_explanations(backend, model, given[40::2], given[::30])
 
 
 def test_outputs_of_trees_and_features_of_several_columns() -> None:
@@ -133,7 +133,7 @@ def test_groups_of_trees_and_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     CudaBackend(runtime).shap_against(model, X, X[:2], 1)
     assert runtime.launches.count("shap_against") == 1
     monkeypatch.setattr(path_groups, "GROUP_BYTES", 1)
-    runtime = ShimRuntime(budget=20 * 8 * (4 * 5 * 5 + 3 * 5))
+    runtime = ShimRuntime(budget=20 * 8 * (4 * 5 * 5 + 2 * 5))
     CudaBackend(runtime).shap_against(model, X, X[:2], 1)
     assert runtime.launches.count("shap_against") == 3 * 5
     assert_same_explanations(CudaBackend(runtime), model, X, X[:2])
@@ -152,14 +152,14 @@ def test_a_group_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_kernels_are_compiled_for_few_numbers_of_points() -> None:
     rounded = [path_groups._rounded_up(n) for n in range(1, 65)]
     assert sorted(set(rounded)) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
-    assert all(n <= found <= 1.4 * n for n, found in enumerate(rounded, 1))
+    assert all(n <= found < 1.5 * n for n, found in enumerate(rounded, 1))
 
 
 @pytest.mark.parametrize("thread_bytes", [28, 172, 1100, 7000, 8000, 10**6])
 @pytest.mark.parametrize(("n", "n_trees", "n_z"), [(1, 1, 1), (40, 7, 3), (10**6, 100, 1)])
 def test_placement(n: int, n_trees: int, n_z: int, thread_bytes: int) -> None:
     """Paths fit shared memory, or a bounded part of global memory; no block is without work."""
-    runtime = ShimRuntime(n_multiprocessors=132)
+    runtime = ShimRuntime(n_multiprocessors=132, budget=1 << 28)
     place = explain._Placement.choose(runtime, n, n_trees, n_z, thread_bytes)
     x, y, z = place.grid
     assert place.threads % 32 == 0 and (x - 1) * place.threads < n
@@ -167,11 +167,12 @@ def test_placement(n: int, n_trees: int, n_z: int, thread_bytes: int) -> None:
     if place.shared:
         assert place.shared == place.threads * thread_bytes <= runtime.shared_memory
         assert x * place.threads >= n and place.scratch_longs == 1
+        assert x * y * z >= min(x * n_trees * n_z, 1000)
     else:
         assert 32 * thread_bytes > runtime.shared_memory
         n_bytes = x * y * z * place.threads * thread_bytes
-        assert n_bytes <= 8 * place.scratch_longs < n_bytes + 8 <= explain.SCRATCH_BYTES + 8
-    assert x * y * z >= min(n // place.threads, 100)
+        assert n_bytes <= 8 * place.scratch_longs < n_bytes + 8 <= runtime.budget + 8
+        assert 2 * n_bytes > runtime.budget or (x - 1) * place.threads < n <= x * place.threads
 
 
 # Rows on the device -------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.cuda.data.binning import ROWS_PER_BLOCK
 from gpuboost.backends.cuda.data.features import copy_to_device
+from gpuboost.backends.cuda.data.tiles import launch_on_tiles
 from gpuboost.backends.cuda.explain.path_groups import (
     PathFactors,
     PathGroup,
@@ -27,8 +29,8 @@ from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.frontier import Array
 
-SCRATCH_BYTES = 1 << 28  # of the paths of all threads, if these do not fit shared memory
-MAX_RESIDENT = 1024  # threads of a multiprocessor; more were not faster by estimate
+SCRATCH_BYTES = 1 << 30  # of the paths of all threads, if these do not fit shared memory
+RESIDENT_THREADS = 1024  # of a multiprocessor; the registers allow not many more
 MAX_ELEMENTS = 1 << 30  # of a feature's results; see paths.cuh
 _GRID_YZ = 65535
 
@@ -74,23 +76,23 @@ def _complete(runtime: Runtime, halves: Array) -> Array:
 
 def shap_against(runtime: Runtime, model: AdditiveModel, X: Array, background: Array) -> np.ndarray:
     """Interventional SHAP values, summed over background rows: int64 (n, n_features, n_outputs)."""
-    by_row = runtime.xp.ascontiguousarray(_columns(runtime, background).T)
-    others = {"background": by_row, "n_columns": by_row.shape[1]}
+    others = _columns(runtime, background)
 
     def run(part: _Part) -> Array:
         for trees, _ in tree_groups(model, by_points=False):
             group, weights = PathGroup.of(runtime, trees), PathWeights.of(runtime, trees)
-            part.launch("shap_against", group, None, weights, **others)
+            part.launch("shap_against", group, None, weights, background=others)
         return part.total.transpose(2, 0, 1)
 
-    return _run(runtime, model, X, (model.n_features, model.n_outputs), run, len(by_row))
+    return _run(runtime, model, X, (model.n_features, model.n_outputs), run, len(background))
 
 
 def _columns(runtime: Runtime, X: Array) -> Array:
-    """Rows on the host or on the device, as columns on the device: float64 (columns, n)."""
+    """Copy rows on the host or on the device to columns on the device: float64 (columns, n)."""
     rows = copy_to_device(runtime, X)
-    columns = rows.values if rows.column_stride > 1 else rows.values.T
-    return runtime.xp.ascontiguousarray(columns).astype(np.float64, copy=False)
+    columns = runtime.xp.empty((rows.n_features, rows.n), dtype=np.float64)
+    launch_on_tiles(runtime, "widen_columns", rows, ROWS_PER_BLOCK, columns=columns)
+    return columns
 
 
 def _run(
@@ -105,11 +107,13 @@ def _run(
 
     ``run`` adds the contributions of all trees to a part of the rows, and returns its results.
     """
+    if not len(X):
+        return np.empty((0, *shape), dtype=np.int64)
     # Four arrays of the size of the results are on the device together, for interactions.
-    row_bytes = 8 * (4 * prod(shape) + 3 * X.shape[1])
+    row_bytes = 8 * (4 * prod(shape) + 2 * X.shape[1])
     step = max(1, min(runtime.memory_budget() // row_bytes, MAX_ELEMENTS // model.n_outputs))
     scale, found = model.scale(n_background), []
-    for start in range(0, max(1, len(X)), step):
+    for start in range(0, len(X), step):
         columns = _columns(runtime, X[start : start + step])
         total = zeros(runtime, (*shape, columns.shape[1]), np.int64)
         part = _Part(runtime, columns, total, model.n_outputs, scale, n_background)
@@ -202,13 +206,14 @@ class _Placement:
 
         def resident(threads: int) -> int:
             blocks = runtime.shared_memory // (threads * thread_bytes)
-            return min(MAX_RESIDENT, blocks * threads)
+            return min(RESIDENT_THREADS, blocks * threads)
 
         threads = max(sizes, key=resident)
         in_shared = resident(threads) > 0
         max_blocks = STRIDING_BLOCKS * runtime.n_multiprocessors
         if not in_shared:
-            max_blocks = max(1, min(max_blocks, SCRATCH_BYTES // (threads * thread_bytes)))
+            n_bytes = min(SCRATCH_BYTES, runtime.memory_budget())
+            max_blocks = max(1, min(max_blocks, n_bytes // (threads * thread_bytes)))
         x = -(-n // threads)
         x = x if in_shared else min(x, max_blocks)
         y = min(max(1, max_blocks // max(1, x)), n_trees, _GRID_YZ)
