@@ -29,6 +29,7 @@
 
 #include "explain/paths.cuh"
 
+constexpr int32 PAIR_BLOCKS = 4;  // of a multiprocessor, at least
 constexpr int32 EITHER = 0, OWN_ROW = 1, OTHER_ROW = 2, SOURCE_BITS = 3;
 constexpr int32 REACHED = 4, ROW_LEFT = 8, OTHER_LEFT = 16;
 constexpr int32 N_ROW_SHIFT = 5, N_OTHER_SHIFT = 18, FEATURES_MASK = (1 << 13) - 1;
@@ -113,7 +114,7 @@ __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemor
     }
 }
 
-extern "C" __global__ void __launch_bounds__(PATH_THREADS)
+extern "C" __global__ void __launch_bounds__(PATH_THREADS, PAIR_BLOCKS)
 shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
              In<double> value, In<int32> stop, In<double> weights, In<double> X,
              In<double> background, int32 n, int32 n_background, int32 n_trees, int32 n_values,

@@ -77,18 +77,17 @@ def test_every_kind_of_value(target: str, dtype: Any, order: Any) -> None:
     given = np.asarray(X, order=order)
     backend = CudaBackend(ShimRuntime(order_seed=5))
     assert_same_explanations(backend, model, given, given[:3])
-    assert_same_explanations(backend, model, given[40::2], given[::30])
 
 
 def test_outputs_of_trees_and_features_of_several_columns() -> None:
-    X = rows(40)
+    X = rows(80)[::2]  # neither in C nor in Fortran order
     model = additive(grown("values"), 4, feature_of_column=[2, 0, 1, 0, 2])
     assert_same_explanations(CudaBackend(ShimRuntime()), model, X, X[:3])
 
 
 @pytest.mark.parametrize("n", [1, 32, 33, 300])
 def test_any_number_of_rows(n: int) -> None:
-    model = additive(grown("values", n_trees=3))
+    model = additive(grown("values", n_trees=2))
     assert_same_explanations(CudaBackend(ShimRuntime()), model, rows(n), rows(2))
 
 
