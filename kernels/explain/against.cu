@@ -139,7 +139,7 @@ shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint
                 next = __ldg(stop + at);
                 n_closed = closed_by_skipping(edges, edge, next);
             } else if (n_closed > 0 && reached) {
-                const double leaf = __ldg(value + at * n_values + v);
+                const double leaf = __ldg(value + (int64)at * n_values + v);
                 const int32 a = word >> N_ROW_SHIFT & FEATURES_MASK;
                 const int32 b = word >> N_OTHER_SHIFT & FEATURES_MASK;
                 const int32 pitch = max_depth + 1;

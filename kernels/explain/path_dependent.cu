@@ -2,13 +2,13 @@
 // method, gpuboost/backends/numpy/explain.py is the reference.
 //
 // Estimated time, not measured: 1M rows, 128 features and 100 trees of depth 6 are 1.26e10 edges of
-// a row, 3.9e8 of a warp. Each takes about 127 instructions (counted in the machine code: 70 to
-// enter, 12 more for half of them, the leaves, 45 to close); 13 are of float64 (2 cycles each) and
+// a row, 3.9e8 of a warp. Each takes about 130 instructions (counted in the machine code: 68 to
+// enter, 25 more in leaves, half of the edges, 47 to close); 13 are of float64 (2 cycles each) and
 // one converts to int64 (8 cycles). About 30 times, 128 bytes pass through L1 or shared memory: 12
 // of products and sums, 9 of ratios and steps, 3 of codes, 3 of records, 1 of X, 2 of atomics.
 // On an H200 with 132 multiprocessors at 1.75 GHz:
 //
-//   instructions issued   54 ms      passes through L1   52 ms      float64 units   14 ms
+//   instructions issued   55 ms      passes through L1   52 ms      float64 units   14 ms
 //   atomics in the L2     40 ms      if each of 96 slices adds 32 bytes every other cycle
 //   device memory         20 ms      each tree reads and writes `total` of its 50 features
 //
@@ -116,23 +116,19 @@ __device__ __forceinline__ void take_edges(const PathTrees& trees, int32 tree, i
             for (int32 q = 0; q < POINTS; ++q) parent[path.next_long + q] = own[q];
             continue;
         }
-        const double value = __ldg(trees.value + at * trees.n_values + v);
+        const double value = __ldg(trees.value + (int64)at * trees.n_values + v);
         #pragma unroll
         for (int32 q = 0; q < POINTS; ++q) own[q] *= value;
-        Edge closed = edge;
         int32 number = at;
         #pragma unroll 1
-        for (int32 k = n_closed;;) {
+        for (int32 k = 0; k < n_closed; ++k, word -= path.next_word, parent -= path.next_long) {
+            const Edge closed = Edge::load(trees.edges, number);
             close(closed, number, *word & CODE_BITS, own);
             if (!closed.is_left()) {
                 #pragma unroll
                 for (int32 q = 0; q < POINTS; ++q) own[q] = parent[q] + own[q];
             }
-            if (--k == 0) break;
             number = closed.above;
-            closed = Edge::load(trees.edges, number);
-            word -= path.next_word;
-            parent -= path.next_long;
         }
     }
 }

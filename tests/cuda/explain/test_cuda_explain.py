@@ -94,7 +94,8 @@ def test_any_number_of_rows(n: int) -> None:
 def test_no_rows_and_no_splits() -> None:
     backend = CudaBackend(ShimRuntime())
     model = additive(grown("values"))
-    assert backend.shap_values(model, rows(1)[:0], 1).shape == (0, 5, 1)
+    assert_same_explanations(backend, model, rows(1)[:0], rows(2))
+    assert_same_explanations(backend, model, rows(2), rows(1)[:0])
     split, lone = grown("values", n_trees=2).trees, leaf_only().trees
     mixed = Ensemble.of([*lone, split[0], *lone, split[1]])
     assert_same_explanations(backend, additive(mixed), rows(20), rows(2))

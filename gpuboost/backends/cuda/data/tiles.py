@@ -28,7 +28,7 @@ def launch_on_tiles(
     """
     threads = constant("data/tile.cuh", "BIN_THREADS")
     grid_y = -(-X.n_features * X.itemsize // constant("data/tile.cuh", "BIN_BYTES"))
-    share = -(-X.n * grid_y // (4 * runtime.n_multiprocessors))  # if rows are few, use more blocks
+    share = -(-max(1, X.n) * grid_y // (4 * runtime.n_multiprocessors))  # few rows: more blocks
     rows = min(max_rows, -(-share // threads) * threads)
     given |= {"X": X.values, "rows_per_block": rows, "constants": constants_of(X)}
     launch(runtime, name, (-(-X.n // rows), grid_y), X, **given)

@@ -10,12 +10,13 @@ import numpy as np
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.engine.explanations.path_trees import N_CODES, PathTree, bytes_per_edge
+from gpuboost.engine.explanations.path_trees import PathTree, bytes_per_edge
 from gpuboost.engine.explanations.quadrature import shapley_weights
 from gpuboost.engine.growth.frontier import Array
 
 GROUP_BYTES = 1 << 26  # of the edges that are on the device together, unless one tree has more
-_LEFT, _MISSING_LEFT, _CATEGORICAL = 1, 2, 4  # flags of an edge: paths.cuh
+# Flags of an edge; see paths.cuh.
+_TO_LEFT_CHILD, _SENDS_MISSING_LEFT, _SPLITS_CATEGORIES = 1, 2, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +164,9 @@ def _starts(lengths: list[int]) -> np.ndarray:
 
 def _stops(trees: list[PathTree]) -> np.ndarray:
     """`PathTree.stop`, numbered in the group: int32 (E,)."""
-    starts = _starts([tree.n_edges for tree in trees])
-    return np.concatenate([t.stop + s for t, s in zip(trees, starts, strict=False)]).astype(
-        np.int32
-    )
+    starts = _starts([tree.n_edges for tree in trees])[:-1]
+    stops = [tree.stop + start for tree, start in zip(trees, starts, strict=True)]
+    return np.concatenate(stops).astype(np.int32)
 
 
 def _edges_above(trees: list[PathTree]) -> np.ndarray:
@@ -179,35 +179,31 @@ def _edges_above(trees: list[PathTree]) -> np.ndarray:
 
 def _records(trees: list[PathTree]) -> np.ndarray:
     """Records of all edges: uint32 (E, 8)."""
-    names = ("column", "depth", "previous", "feature", "n_closed", "category", "threshold")
-    joined = {name: _join(trees, name) for name in names}
-    found = np.empty(
-        (len(joined["column"]), constant("explain/paths.cuh", "EDGE_WORDS")), np.uint32
+    column, depth, previous, feature, n_closed, category = (
+        _join(trees, name)
+        for name in ("column", "depth", "previous", "feature", "n_closed", "category")
     )
-    found[:, :2] = np.ascontiguousarray(joined["threshold"]).view(np.uint32).reshape(-1, 2)
-    categorical = joined["category"] >= 0
-    first_mask = np.repeat(
-        _starts([len(tree.masks) for tree in trees])[:-1], [tree.n_edges for tree in trees]
-    )
-    found[categorical, 0] = (first_mask + joined["category"])[categorical]
-    found[:, 2], found[:, 3], found[:, 4] = (joined[name] for name in names[:3])
-    flags = np.where(_join(trees, "is_left"), _LEFT, 0)
-    flags |= np.where(_join(trees, "missing_left"), _MISSING_LEFT, 0)
-    flags |= np.where(categorical, _CATEGORICAL, 0)
-    flag_bits = constant("explain/paths.cuh", "EDGE_FLAG_BITS")
-    found[:, 5] = flags | joined["n_closed"] << flag_bits
-    found[:, 6], found[:, 7] = joined["feature"], _edges_above(trees).view(np.uint32)
+    flags = np.where(_join(trees, "is_left"), _TO_LEFT_CHILD, 0)
+    flags |= np.where(_join(trees, "missing_left"), _SENDS_MISSING_LEFT, 0)
+    flags |= np.where(category >= 0, _SPLITS_CATEGORIES, 0)
+    word = flags | n_closed << constant("explain/paths.cuh", "EDGE_FLAG_BITS")
+    found = np.empty((len(depth), constant("explain/paths.cuh", "EDGE_WORDS")), np.uint32)
+    found[:, :2] = _join(trees, "threshold").view(np.uint32).reshape(-1, 2)
+    found[:, 2:] = np.stack([column, depth, previous, word, feature, _edges_above(trees)], axis=1)
+    first_mask = _starts([len(tree.masks) for tree in trees])[:-1]
+    mask = category + np.repeat(first_mask, [tree.n_edges for tree in trees])
+    found[category >= 0, 0] = mask[category >= 0]
     return found
 
 
 def _points_last(trees: list[PathTree], name: str, n_points: int) -> np.ndarray:
-    """A table of trees with the points as its last axis, filled up with zeros."""
-    n_codes = {"marginal": 2}.get(name, N_CODES)
-    found = np.zeros((sum(tree.n_edges for tree in trees), n_codes, n_points))
+    """A table of the trees with the points as its last axis, filled up with zeros."""
+    tables = [getattr(tree, name).swapaxes(1, 2) for tree in trees]
+    found = np.zeros((sum(map(len, tables)), tables[0].shape[1], n_points))
     start = 0
-    for tree in trees:
-        found[start : start + tree.n_edges, :, : tree.n_points] = getattr(tree, name).swapaxes(1, 2)
-        start += tree.n_edges
+    for table in tables:
+        found[start : start + len(table), :, : table.shape[2]] = table
+        start += len(table)
     return found
 
 
@@ -220,9 +216,8 @@ def _last_edges(trees: list[PathTree]) -> np.ndarray:
         own = np.flatnonzero(depth == level)
         if level > 1:
             last[own] = last[above[own]]
-        is_replaced = (depth[last[own]] == previous[own, None]) & (last[own] >= 0)
-        place = np.where(
-            previous[own] > 0, is_replaced.argmax(axis=1), (last[own] >= 0).sum(axis=1)
-        )
-        last[own, place] = own
+        is_there = last[own] >= 0
+        is_same = is_there & (depth[last[own]] == previous[own, None])  # the same feature
+        n_there = is_there.sum(axis=1)
+        last[own, np.where(previous[own] > 0, is_same.argmax(axis=1), n_there)] = own
     return last
