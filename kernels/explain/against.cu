@@ -88,6 +88,16 @@ __device__ __forceinline__ int32 closed_by_skipping(const uint32* edges, const E
     return last.n_closed() - (last.depth - edge.depth);
 }
 
+// Contributions of a leaf with the value `leaf`; `word` is that of its depth.
+__device__ __forceinline__ LeafSums sums_of_leaf(double leaf, int32 word, const double* weights,
+                                              int32 n_weights, double scale)
+{
+    const int32 a = word >> N_ROW_SHIFT & FEATURES_MASK, b = word >> N_OTHER_SHIFT & FEATURES_MASK;
+    const double of_row = leaf * __ldg(weights + a * n_weights + b);
+    const double of_other = leaf * __ldg(weights + b * n_weights + a);
+    return {in_units(of_row, scale), in_units(of_other, scale)};
+}
+
 // Add the contributions of a leaf to the n_closed edges from edge `at` upwards, which end here.
 // `own_total` is the element of the row's first feature.
 __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemory& path, int32 at,
@@ -140,11 +150,7 @@ shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint
                 n_closed = closed_by_skipping(edges, edge, next);
             } else if (n_closed > 0 && reached) {
                 const double leaf = __ldg(value + (int64)at * n_values + v);
-                const int32 a = word >> N_ROW_SHIFT & FEATURES_MASK;
-                const int32 b = word >> N_OTHER_SHIFT & FEATURES_MASK;
-                const int32 pitch = max_depth + 1;
-                sums.of_row = in_units(leaf * __ldg(weights + a * pitch + b), scale);
-                sums.of_other = in_units(leaf * __ldg(weights + b * pitch + a), scale);
+                sums = sums_of_leaf(leaf, word, weights, max_depth + 1, scale);
             }
             close_edges(rows, path, at, n_closed, sums, n_outputs * n, own_total);
             at = next;

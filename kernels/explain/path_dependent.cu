@@ -85,6 +85,17 @@ __device__ __forceinline__ double sum_over_points(const double (&sums)[POINTS],
     return total;
 }
 
+// Store S of the left child in place of C of the parent, and take C.
+__device__ __forceinline__ void exchange(double (&own)[POINTS], double* parent)
+{
+    #pragma unroll
+    for (int32 q = 0; q < POINTS; ++q) {
+        const double product = parent[q];
+        parent[q] = own[q];
+        own[q] = product;
+    }
+}
+
 // Take the edges of a tree. When an edge is closed, close(edge, its number, code, S) is called.
 template <typename Close>
 __device__ __forceinline__ void take_edges(const PathTrees& trees, int32 tree, int32 v,
@@ -100,14 +111,7 @@ __device__ __forceinline__ void take_edges(const PathTrees& trees, int32 tree, i
         int32* word = path.words + edge.depth * path.next_word;
         double* parent = path.longs + (edge.depth - 1) * path.next_long;
         const int32 code = enter(trees, edge, path, word), n_closed = edge.n_closed();
-        if (!edge.is_left()) {
-            #pragma unroll
-            for (int32 q = 0; q < POINTS; ++q) {
-                const double product = parent[q];
-                parent[q] = own[q];  // S of the left child
-                own[q] = product;
-            }
-        }
+        if (!edge.is_left()) exchange(own, parent);
         const double* ratio = trees.ratio + (at * N_CODES + code) * POINTS;
         #pragma unroll
         for (int32 q = 0; q < POINTS; ++q) own[q] *= __ldg(ratio + q);
