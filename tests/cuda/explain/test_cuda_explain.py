@@ -201,15 +201,10 @@ def test_kernels_are_sound(flavour: str, shared_memory: int) -> None:
     runtime = ShimRuntime(flavour=flavour, order_seed=3, shared_memory=shared_memory)
     model, X = additive(grown("outputs", n_trees=3)), rows(70)
     assert_same_explanations(CudaBackend(runtime), model, X, X[:2])
-    outside = replace_categories(X)
-    CudaBackend(runtime).shap_values(model, outside, 1)
-
-
-def replace_categories(X: np.ndarray) -> np.ndarray:
-    """Rows with categories that no set of codes contains."""
-    found = X.copy()
-    found[:5, 3:] = 1e9
-    return found
+    outside, last = X.copy(), X.copy()
+    outside[:5, 3:], last[:5, 3:] = 1e9, 255  # categories that no set of codes contains
+    found = CudaBackend(runtime).shap_values(model, outside, 1)
+    np.testing.assert_array_equal(found, REFERENCE.shap_values(model, last, 1))
 
 
 def test_subtrees_that_no_row_reaches_are_skipped() -> None:
