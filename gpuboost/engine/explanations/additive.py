@@ -91,7 +91,7 @@ class AdditiveModel:
             found = path_tree(
                 tree, self.cover[self._nodes(number)], feature, int(self.first_output[number])
             )
-            if self._keeps_trees:
+            if self.keeps_trees:
                 self._kept[number] = found
         return found
 
@@ -103,7 +103,8 @@ class AdditiveModel:
         return {}
 
     @cached_property
-    def _keeps_trees(self) -> bool:
+    def keeps_trees(self) -> bool:
+        """Whether the edges of all trees are small enough to be kept for the next call."""
         ensemble = self.ensemble
         n_levels = max(len(levels(tree.left)) for tree in ensemble.trees)
         return len(ensemble.feature) * bytes_per_edge(n_levels - 1, ensemble.n_values) <= KEPT_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.explain import explain, path_groups
 from gpuboost.backends.cuda.runtime.source import kernel_source
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.explanations import additive as additive_models
 from gpuboost.engine.explanations.path_trees import bytes_per_edge
 from tests import cuda_shim
 from tests.cuda import nvrtc
@@ -142,11 +144,31 @@ def test_groups_of_trees_and_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_group_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     model = additive(grown("values", n_trees=8))
     trees = [model.path_tree(number) for number in range(8)]
-    largest = max(t.n_edges * bytes_per_edge(2 * t.n_points, 1) for t in trees)
-    monkeypatch.setattr(path_groups, "GROUP_BYTES", 2 * largest)
-    groups = list(path_groups.tree_groups(model, by_points=False))
-    assert 1 < len(groups) <= 8
-    assert [tree for group, _ in groups for tree in group] == trees
+    n_bytes = [t.n_edges * bytes_per_edge(2 * t.n_points, 1) for t in trees]
+    monkeypatch.setattr(path_groups, "GROUP_BYTES", 2 * max(n_bytes))
+    groups = [group for _, group in path_groups.tree_groups(model, by_points=False)]
+    assert [tree for group in groups for tree in group] == trees
+    assert 1 < max(map(len, groups)) < 8
+    by_tree = dict(zip(map(id, trees), n_bytes, strict=True))
+    assert all(sum(by_tree[id(t)] for t in group) <= 2 * max(n_bytes) for group in groups)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_groups_of_small_models_stay_on_the_device(
+    is_large: bool, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
+
+    backend, model, X = CudaBackend(CupyRuntime(0)), additive(grown("values")), rows(30)
+    monkeypatch.setattr(additive_models, "KEPT_BYTES", 0 if is_large else 1 << 27)
+    first = backend.shap_values(model, X, 1)
+    before = machine.uploaded
+    np.testing.assert_array_equal(backend.shap_values(model, X, 1), first)
+    assert (machine.uploaded - before == X.nbytes) == (not is_large)
+    assert (machine.live == 0) == is_large
+    del model
+    gc.collect()
+    assert machine.live == 0
 
 
 def test_kernels_are_compiled_for_few_numbers_of_points() -> None:
@@ -188,7 +210,8 @@ def test_rows_on_the_device(by_column: bool, machine: Machine) -> None:
     given = to_gpu(np.asfortranarray(X) if by_column else X)
     assert_same_explanations(backend, model, given, to_gpu(X[:3]))
     assert_same_explanations(backend, model, X, given[:3])
-    del given
+    del given, model
+    gc.collect()
     assert machine.live == 0
 
 

@@ -20,7 +20,7 @@ from gpuboost.backends.cuda.explain.path_groups import (
     PathGroup,
     PathPairs,
     PathWeights,
-    tree_groups,
+    device_groups,
 )
 from gpuboost.backends.cuda.runtime.grid import STRIDING_BLOCKS
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
@@ -39,9 +39,8 @@ def shap_values(runtime: Runtime, model: AdditiveModel, X: Array) -> np.ndarray:
     """Path-dependent SHAP values: int64 (n, n_features, n_outputs)."""
 
     def run(part: _Part) -> Array:
-        for trees, n_points in tree_groups(model, by_points=True):
-            group, factors = PathGroup.of(runtime, trees), PathFactors.of(runtime, trees, n_points)
-            part.launch("shap_values", group, n_points, factors)
+        for n_points, records in device_groups(runtime, model, PathFactors):
+            part.launch("shap_values", n_points, *records)
         return part.total.transpose(2, 0, 1)
 
     return _run(runtime, model, X, (model.n_features, model.n_outputs), run)
@@ -49,16 +48,14 @@ def shap_values(runtime: Runtime, model: AdditiveModel, X: Array) -> np.ndarray:
 
 def shap_interactions(runtime: Runtime, model: AdditiveModel, X: Array) -> np.ndarray:
     """Path-dependent interaction values: int64 (n, n_features, n_features, n_outputs)."""
+    n_features = model.n_features
 
     def run(part: _Part) -> Array:
-        for trees, n_points in tree_groups(model, by_points=True):
-            group, factors = PathGroup.of(runtime, trees), PathFactors.of(runtime, trees, n_points)
-            pairs = PathPairs.of(runtime, trees, n_points)
-            n_features = model.n_features
-            part.launch("shap_interactions", group, n_points, factors, pairs, n_features=n_features)
+        for n_points, records in device_groups(runtime, model, PathFactors, PathPairs):
+            part.launch("shap_interactions", n_points, *records, n_features=n_features)
         return _complete(runtime, part.total).transpose(3, 0, 1, 2)
 
-    return _run(runtime, model, X, (model.n_features, model.n_features, model.n_outputs), run)
+    return _run(runtime, model, X, (n_features, n_features, model.n_outputs), run)
 
 
 def _complete(runtime: Runtime, halves: Array) -> Array:
@@ -79,9 +76,8 @@ def shap_against(runtime: Runtime, model: AdditiveModel, X: Array, background: A
     others = _columns(runtime, background)
 
     def run(part: _Part) -> Array:
-        for trees, _ in tree_groups(model, by_points=False):
-            group, weights = PathGroup.of(runtime, trees), PathWeights.of(runtime, trees)
-            part.launch("shap_against", group, None, weights, background=others)
+        for _, records in device_groups(runtime, model, PathWeights):
+            part.launch("shap_against", 0, *records, background=others)
         return part.total.transpose(2, 0, 1)
 
     return _run(runtime, model, X, (model.n_features, model.n_outputs), run, len(background))
@@ -150,15 +146,14 @@ class _Part:
         return self.X.shape[1]
 
     def launch(
-        self, name: str, group: PathGroup, n_points: int | None, *records: Any, **values: Any
+        self, name: str, n_points: int, group: PathGroup, *records: Any, **values: Any
     ) -> None:
         """Add the contributions of a group of trees.
 
-        ``n_points`` is the number of points of path-dependent values; None for interventional ones.
+        ``n_points`` is the number of points of path-dependent values, 0 for interventional ones.
         """
-        pitch = 2 if n_points is None else n_points | 1
+        pitch, n_z = (n_points | 1, group.n_values) if n_points else (2, self.n_background)
         thread_bytes = 8 * pitch * group.max_depth + 4 * (group.max_depth + 1)
-        n_z = self.n_background if n_points is None else group.n_values
         place = _Placement.choose(self.runtime, self.n, group.n_trees, n_z, thread_bytes)
         launch(
             self.runtime,
@@ -171,7 +166,7 @@ class _Part:
             shared_mem=place.shared,
             in_shared=place.shared > 0,
             scratch=self.runtime.xp.empty(place.scratch_longs, dtype=np.float64),
-            constants={} if n_points is None else {"POINTS": n_points},
+            constants={"POINTS": n_points} if n_points else {},
             **values,
         )
 

@@ -1,14 +1,19 @@
-"""Edges of trees on the device, as the kernels of explain/ read them: groups of `PathTree`."""
+"""Edges of trees on the device, as the kernels of explain/ read them: groups of `PathTree`.
+
+The tables of a group are several records; each kernel needs some of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
+from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.explanations.path_trees import PathTree, bytes_per_edge
 from gpuboost.engine.explanations.quadrature import shapley_weights
@@ -54,8 +59,8 @@ class PathGroup:
         return self.value.shape[1]
 
     @classmethod
-    def of(cls, runtime: Runtime, trees: list[PathTree]) -> PathGroup:
-        """Copy trees to the device."""
+    def of(cls, runtime: Runtime, trees: list[PathTree], n_points: int) -> PathGroup:
+        """Copy to the device."""
         masks = _join(trees, "masks")
         return cls(
             offset=runtime.asarray(_starts([tree.n_edges for tree in trees]).astype(np.int32)),
@@ -115,17 +120,55 @@ class PathWeights:
     weights: Array
 
     @classmethod
-    def of(cls, runtime: Runtime, trees: list[PathTree]) -> PathWeights:
+    def of(cls, runtime: Runtime, trees: list[PathTree], n_points: int) -> PathWeights:
         """Copy to the device."""
         weights = shapley_weights(max(tree.max_depth for tree in trees))
         return cls(runtime.asarray(_stops(trees)), runtime.asarray(weights))
 
 
-def tree_groups(model: AdditiveModel, by_points: bool) -> Iterator[tuple[list[PathTree], int]]:
-    """Yield groups of trees, and the number of points that kernels use for them.
+_groups: PackedEnsembles[list[tuple[int, list[Any]]]] = PackedEnsembles()
 
-    Trees without edges are left out. If ``by_points`` is False, the number of points is not used,
-    and trees of any number are in a group. Otherwise, all trees of a group have about as many.
+
+def device_groups(
+    runtime: Runtime, model: AdditiveModel, *tables: type[Any]
+) -> Iterable[tuple[int, list[Any]]]:
+    """The trees of a model on the device, in groups.
+
+    If the model keeps its trees, the groups stay on the device until the model or the runtime is
+    freed. Other threads can use them on streams that do not wait for the current one, so they are
+    complete before they are stored.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    model : AdditiveModel
+    *tables : classes of this module
+        The records besides `PathGroup`.
+
+    Returns
+    -------
+    iterable of (n_points, records)
+        The number of points of the records, 0 without `PathFactors`; and the records of a group.
+    """
+
+    def load() -> Iterator[tuple[int, list[Any]]]:
+        for n_points, trees in tree_groups(model, PathFactors in tables):
+            yield n_points, [kind.of(runtime, trees, n_points) for kind in (PathGroup, *tables)]
+
+    def pack() -> list[tuple[int, list[Any]]]:
+        found = list(load())
+        for _, records in found[-1:]:
+            runtime.to_host(records[0].offset)  # waits for all earlier work of this stream
+        return found
+
+    return _groups.of((runtime, model), tables, pack) if model.keeps_trees else load()
+
+
+def tree_groups(model: AdditiveModel, by_points: bool) -> Iterator[tuple[int, list[PathTree]]]:
+    """Yield groups of trees of at most `GROUP_BYTES`, unless a single tree has more.
+
+    Trees without edges are left out. With ``by_points``, all trees of a group have about the same
+    number of points, which is rounded up to that of the group; otherwise, this number is 0.
     """
     groups: dict[int, list[PathTree]] = {}
     n_bytes: dict[int, int] = {}
@@ -134,23 +177,18 @@ def tree_groups(model: AdditiveModel, by_points: bool) -> Iterator[tuple[list[Pa
         if tree.n_edges == 0:
             continue
         n_points = _rounded_up(tree.n_points) if by_points else 0
+        added = tree.n_edges * bytes_per_edge(2 * tree.n_points, tree.value.shape[1])
+        if n_points in groups and n_bytes[n_points] + added > GROUP_BYTES:
+            yield n_points, groups.pop(n_points)
+        n_bytes[n_points] = added + (n_bytes[n_points] if n_points in groups else 0)
         groups.setdefault(n_points, []).append(tree)
-        n_bytes[n_points] = n_bytes.get(n_points, 0) + _bytes_of(tree)
-        if n_bytes[n_points] >= GROUP_BYTES:
-            yield groups.pop(n_points), n_points
-            del n_bytes[n_points]
-    for n_points, group in groups.items():
-        yield group, n_points
+    yield from groups.items()
 
 
 def _rounded_up(n_points: int) -> int:
     """A number of points that kernels are compiled for: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..."""
     unit = 1 << max(0, n_points.bit_length() - 2)
     return -(-n_points // unit) * unit
-
-
-def _bytes_of(tree: PathTree) -> int:
-    return tree.n_edges * bytes_per_edge(2 * tree.n_points, tree.value.shape[1])
 
 
 def _join(trees: list[PathTree], name: str) -> np.ndarray:
