@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuboost
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.explain import explain, path_groups
 from gpuboost.backends.cuda.runtime.source import kernel_source
@@ -213,6 +214,28 @@ def test_rows_on_the_device(by_column: bool, machine: Machine) -> None:
     del given, model
     gc.collect()
     assert machine.live == 0
+
+
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "GradientBoostingClassifier"])
+def test_estimators(name: str, machine: Machine) -> None:
+    X = rows(120, np.float32)
+    y = np.digitize(np.nan_to_num(X[:, 0] + X[:, 2]), [-0.5, 1.0])
+    given = {"n_estimators": 3, "device": "numpy", "categorical_features": [3, 4]}
+    model = getattr(gpuboost, name)(**given, random_state=0).fit(X, y)
+
+    def found(given: Any) -> list[np.ndarray]:
+        others = given[:4]
+        return [
+            *(model.shap_values(given), model.shap_interaction_values(given)),
+            *(model.shap_values(given, background=others), model.shap_expected_value()),
+        ]
+
+    expected = found(X)
+    model.set_params(device="cuda")
+    for table in (X, to_gpu(X)):
+        for own, right in zip(found(table), expected, strict=True):
+            np.testing.assert_array_equal(own, right)
+    assert {"shap_values", "shap_interactions", "shap_against"} <= set(machine.launches)
 
 
 # Kernels ------------------------------------------------------------------------------------

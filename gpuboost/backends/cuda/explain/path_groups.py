@@ -151,9 +151,11 @@ def device_groups(
         The number of points of the records, 0 without `PathFactors`; and the records of a group.
     """
 
+    kinds: tuple[type[Any], ...] = (PathGroup, *tables)
+
     def load() -> Iterator[tuple[int, list[Any]]]:
         for n_points, trees in tree_groups(model, PathFactors in tables):
-            yield n_points, [kind.of(runtime, trees, n_points) for kind in (PathGroup, *tables)]
+            yield n_points, [kind.of(runtime, trees, n_points) for kind in kinds]
 
     def pack() -> list[tuple[int, list[Any]]]:
         found = list(load())
