@@ -90,8 +90,10 @@ class Explanation(NamedTuple):
                 yield part[start : start + size]
 
     def _as_floats(self, found: np.ndarray, n_background: int) -> np.ndarray:
-        scale = self._model.scale(n_background)
-        return found * (1.0 / scale) / (self.model.divisor * n_background)
+        values = found * (1.0 / self._model.scale(n_background))
+        if (divisor := self.model.divisor * n_background) != 1.0:
+            values /= divisor
+        return values
 
 
 def as_explained(
