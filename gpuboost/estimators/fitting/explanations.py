@@ -30,6 +30,9 @@ class ShapExplained:
         have the values of a background row, and results are means over all background rows
         (interventional values); the time is proportional to their number.
 
+        The definitions are those of Lundberg et al. 2020, "From local explanations to global
+        understanding with explainable AI for trees", algorithms 1 and 3.
+
         Values are sums of integers, so they are equal bit for bit on every device, for every number
         of threads and in any batches of rows.
 
@@ -53,12 +56,6 @@ class ShapExplained:
             The prediction is no sum of trees (the median of `AdaBoostRegressor`), or starts from an
             ``init`` estimator; or an imported model lacks the weights of its nodes, and
             ``background`` is not given.
-
-        References
-        ----------
-        Lundberg et al. 2020, "From local explanations to global understanding with explainable AI
-        for trees", Nature Machine Intelligence 2. Owen 1972, "Multilinear extensions of games", for
-        the integral that is evaluated here by Gauss-Legendre quadrature.
         """
         explanation = explanation_of(self, X, background)
         return shaped(self, _joined(explanation.values(), explanation.n_rows))
