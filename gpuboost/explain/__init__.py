@@ -6,6 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpuboost.explain.bias_variance import BiasVariance, bias_variance
+    from gpuboost.explain.importances import feature_importances
+    from gpuboost.explain.learning_curve import LearningCurve, learning_curve
     from gpuboost.explain.shap_summaries import (
         mean_absolute_shap,
         shap_batches,
@@ -18,9 +21,14 @@ if TYPE_CHECKING:
     from gpuboost.explain.trees.text import export_text
 
 __all__ = [
+    "BiasVariance",
+    "LearningCurve",
+    "bias_variance",
     "export_graphviz",
     "export_rules",
     "export_text",
+    "feature_importances",
+    "learning_curve",
     "mean_absolute_shap",
     "shap_batches",
     "top_shap",
@@ -29,6 +37,9 @@ __all__ = [
 ]
 
 _NAMES = {
+    "bias_variance": ("BiasVariance", "bias_variance"),
+    "importances": ("feature_importances",),
+    "learning_curve": ("LearningCurve", "learning_curve"),
     "shap_summaries": ("mean_absolute_shap", "shap_batches", "top_shap", "write_shap_values"),
     "trees.graphviz": ("export_graphviz",),
     "trees.rules": ("export_rules",),
