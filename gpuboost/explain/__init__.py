@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpuboost.explain.bias_variance import BiasVariance, bias_variance
+    from gpuboost.explain.decomposition import BiasVariance, bias_variance
     from gpuboost.explain.importances import feature_importances
-    from gpuboost.explain.learning_curve import LearningCurve, learning_curve
     from gpuboost.explain.shap_summaries import (
         mean_absolute_shap,
         shap_batches,
         top_shap,
         write_shap_values,
     )
+    from gpuboost.explain.staged_scores import LearningCurve, learning_curve
     from gpuboost.explain.trees.graphviz import export_graphviz
     from gpuboost.explain.trees.rules import export_rules
     from gpuboost.explain.trees.table import trees_to_dataframe
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 _NAMES = {
-    "bias_variance": ("BiasVariance", "bias_variance"),
+    "decomposition": ("BiasVariance", "bias_variance"),
     "importances": ("feature_importances",),
-    "learning_curve": ("LearningCurve", "learning_curve"),
     "shap_summaries": ("mean_absolute_shap", "shap_batches", "top_shap", "write_shap_values"),
     "trees.graphviz": ("export_graphviz",),
     "trees.rules": ("export_rules",),
     "trees.table": ("trees_to_dataframe",),
     "trees.text": ("export_text",),
+    "staged_scores": ("LearningCurve", "learning_curve"),
 }
 _PUBLIC = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
 

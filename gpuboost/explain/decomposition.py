@@ -164,8 +164,10 @@ def bias_variance(
         )
     targets = (_numbers(given, classes)[known] for given in (target, best))
     rows_of = _squared_error if classes is None else _zero_one_loss
-    *parts, noise = map(float, rows_of(found[:, known], *targets).mean(axis=1))
-    return BiasVariance(*parts, None if truth is None else noise, int(known.sum()))
+    means = rows_of(found[:, known], *targets).mean(axis=1).tolist()
+    loss, bias, variance, net_variance, noise = means
+    noise = None if truth is None else noise
+    return BiasVariance(loss, bias, variance, net_variance, noise, int(known.sum()))
 
 
 def _vector(given: Any, name: str) -> np.ndarray:
