@@ -149,25 +149,37 @@ def bias_variance(
     found = np.full((n_bootstraps, len(target)), np.nan)
     sampler = RowSampler(WITH_REPLACEMENT, len(y), len(y), draw_seed(random_state))
     for number, own in enumerate(found):
-        counts = sampler.draw_counts(number)
-        drawn, rows = np.repeat(np.arange(len(y)), counts), np.arange(len(target))
-        model = clone(estimator).fit(_safe_indexing(X, drawn), y[drawn])
-        if X_test is None:
-            rows = np.flatnonzero(counts == 0)
-        predicted = model.predict(_safe_indexing(X, rows) if X_test is None else X_test)
-        own[rows] = _numbers(copied_to_host(predicted)[0], classes)
+        rows, predicted = _fit_and_predict(estimator, X, y, X_test, sampler.draw_counts(number))
+        own[rows] = _numbers(predicted, classes)
     known = (~np.isnan(found)).sum(axis=0) >= FEWEST_PREDICTIONS
+    _check_predictions(known, n_bootstraps)
+    targets = (_numbers(given, classes)[known] for given in (target, best))
+    parts_of = _squared_error if classes is None else _zero_one_loss
+    *parts, noise = parts_of(found[:, known], *targets).mean(axis=1).tolist()
+    loss, bias, variance, net_variance = parts
+    noise = None if truth is None else noise
+    return BiasVariance(loss, bias, variance, net_variance, noise, int(known.sum()))
+
+
+def _check_predictions(known: np.ndarray, n_bootstraps: int) -> None:
+    """Check that enough models predict a row."""
     if not known.any():
         raise ValueError(
             f"no row was predicted by two of n_bootstraps={n_bootstraps} models; raise it, or pass "
             "X_test and y_test"
         )
-    targets = (_numbers(given, classes)[known] for given in (target, best))
-    rows_of = _squared_error if classes is None else _zero_one_loss
-    means = rows_of(found[:, known], *targets).mean(axis=1).tolist()
-    loss, bias, variance, net_variance, noise = means
-    noise = None if truth is None else noise
-    return BiasVariance(loss, bias, variance, net_variance, noise, int(known.sum()))
+
+
+def _fit_and_predict(
+    estimator: Any, X: Any, y: np.ndarray, X_test: Any, draw_counts: np.ndarray
+) -> tuple[Any, np.ndarray]:
+    """The rows that the model of a bootstrap sample predicts, and its predictions."""
+    drawn = np.repeat(np.arange(len(y)), draw_counts)
+    model = clone(estimator).fit(_safe_indexing(X, drawn), y[drawn])
+    if X_test is not None:
+        return slice(None), copied_to_host(model.predict(X_test))[0]
+    rows = np.flatnonzero(draw_counts == 0)
+    return rows, copied_to_host(model.predict(_safe_indexing(X, rows)))[0]
 
 
 def _vector(given: Any, name: str) -> np.ndarray:
