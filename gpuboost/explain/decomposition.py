@@ -179,6 +179,8 @@ def _fit_and_predict(
     if X_test is not None:
         return slice(None), copied_to_host(model.predict(X_test))[0]
     rows = np.flatnonzero(draw_counts == 0)
+    if not len(rows):
+        return rows, y[:0]
     return rows, copied_to_host(model.predict(_safe_indexing(X, rows)))[0]
 
 
