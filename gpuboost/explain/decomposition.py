@@ -92,9 +92,9 @@ def bias_variance(
 
     Estimates for the squared error are corrected for the number of predictions of a row, so a small
     bias can come out negative. Bootstrap samples stand for new samples: they have about 63% of the
-    rows, so the bias is that of a learner with fewer rows; and they share the noise of these rows,
-    so for learners that follow single rows, such as deep trees, the variance is too small and the
-    bias too large. The loss is that of out-of-bag or test rows, and honest. If the estimator has no integer as its ``random_state``, the variance
+    rows, so the parts are those of a learner with fewer rows. They also share the noise of these
+    rows, which counts as bias: for learners that follow single rows, such as deep trees, the bias
+    comes out too large. The loss is that of rows that a model has not seen. If the estimator has no integer as its ``random_state``, the variance
     contains that of its random numbers.
 
     Parameters

@@ -189,3 +189,25 @@ def test_errors() -> None:
         bias_variance(tree, X, X, 2)
     with pytest.raises(ValueError, match="no row was predicted by two of n_bootstraps=2"):
         bias_variance(tree, X[:1], Y[:1], 2)
+
+
+@pytest.mark.parametrize("depth", [1, 3, None])
+def test_beside_fits_on_new_samples(depth: int | None) -> None:
+    rng = np.random.default_rng(0)
+
+    def draw() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x = rng.uniform(-2, 2, 1000)
+        return x[:, None], np.sin(3 * x), np.sin(3 * x) + 0.3 * rng.normal(size=1000)
+
+    tree = gpuboost.DecisionTreeRegressor(max_depth=depth, **QUICK)
+    x, truth, y = draw()
+    found = bias_variance(tree, x, y, 20, truth=truth, random_state=0)
+    new, mean, _ = draw()
+    predictions = np.array([tree.fit(*draw()[::2]).predict(new) for _ in range(30)])
+    variance = predictions.var(axis=0, ddof=1)
+    bias = ((mean - predictions.mean(axis=0)) ** 2 - variance / 30).mean()
+    assert found.loss == pytest.approx(bias + variance.mean() + 0.09, rel=0.2)
+    if depth is None:  # the noise that bootstrap samples share counts as bias
+        assert abs(bias) < 0.002 and 0.005 < found.bias < 0.03
+    else:
+        assert found.bias + found.variance == pytest.approx(bias + variance.mean(), rel=0.2)
