@@ -206,7 +206,7 @@ def test_beside_fits_on_new_samples(depth: int | None) -> None:
     predictions = np.array([tree.fit(*draw()[::2]).predict(new) for _ in range(30)])
     variance = predictions.var(axis=0, ddof=1)
     bias = ((mean - predictions.mean(axis=0)) ** 2 - variance / 30).mean()
-    assert found.loss == pytest.approx(bias + variance.mean() + 0.09, rel=0.2)
+    assert found.loss == pytest.approx(bias + variance.mean() + 0.09, rel=0.3)
     if depth is None:  # the noise that bootstrap samples share counts as bias
         assert abs(bias) < 0.002 and 0.005 < found.bias < 0.03
     else:
