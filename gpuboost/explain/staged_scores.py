@@ -115,7 +115,8 @@ def learning_curve(
     (2,)
     """
     check_is_fitted(estimator)
-    if not isinstance(estimator, ENSEMBLES) or getattr(estimator, "_sklearn_model", None):
+    is_sklearn = getattr(estimator, "_sklearn_model", None) is not None
+    if not isinstance(estimator, ENSEMBLES) or is_sklearn:
         raise TypeError(
             f"learning_curve takes an ensemble of gpuboost's trees, got {estimator!r:.80}; use "
             "sklearn.model_selection.learning_curve, by number of rows, for other models"
