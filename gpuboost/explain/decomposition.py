@@ -94,8 +94,8 @@ def bias_variance(
     bias can come out negative. Bootstrap samples stand for new samples: they have about 63% of the
     rows, so the parts are those of a learner with fewer rows. They also share the noise of these
     rows, which counts as bias: for learners that follow single rows, such as deep trees, the bias
-    comes out too large. The loss is that of rows that a model has not seen. If the estimator has no integer as its ``random_state``, the variance
-    contains that of its random numbers.
+    comes out too large. The loss is that of rows that a model has not seen. If the estimator has no
+    integer as its ``random_state``, the variance contains that of its random numbers.
 
     Parameters
     ----------
