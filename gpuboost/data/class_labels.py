@@ -106,6 +106,35 @@ def _check_output(y: np.ndarray, k: int) -> tuple[NDArray[np.int32], np.ndarray]
         raise ValueError(f"Output {k} of y: {error}") from error
 
 
+def codes_among(
+    known: np.ndarray, codes: np.ndarray, classes: np.ndarray, what: str
+) -> NDArray[np.int32]:
+    """Return the index of each row's class among the known classes, on the device of ``codes``.
+
+    Parameters
+    ----------
+    known : ndarray
+        Sorted classes of a model, on the host.
+    codes, classes : ndarray
+        The class of each row, as `check_classes` returns it.
+    what : str
+        How the error names the labels.
+
+    Raises
+    ------
+    ValueError
+        If a class is not known.
+    """
+    unknown = np.setdiff1d(classes, known)
+    if len(unknown):
+        raise ValueError(
+            f"{what} has the classes {unknown!r:.80}, which y of fit does not have; "
+            "leave out the rows of these classes"
+        )
+    place = np.searchsorted(known, classes).astype(np.int32)
+    return array_module(codes).asarray(place)[codes]
+
+
 def _labels_as_vector(y: np.ndarray) -> np.ndarray:
     """Return one label per row; a single column becomes a vector, with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:

@@ -12,8 +12,10 @@ that tests compare with this module.
 import numpy as np
 
 # Purposes, the second word of `stream_key`: growing a tree, drawing rows with and without
-# replacement, drawing the features of a tree, rounding weights, rounding gradients and hessians.
+# replacement, drawing the features of a tree, rounding weights, rounding gradients and hessians,
+# permuting the values of a feature.
 GROW, DRAW_ROWS, KEEP_ROWS, KEEP_FEATURES, ROUND_WEIGHT, ROUND_GRADIENT = 1, 2, 3, 4, 5, 6
+PERMUTE_ROWS = 7
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads consecutive counters
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)

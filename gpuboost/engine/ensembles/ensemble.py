@@ -116,6 +116,11 @@ class Ensemble(NodeArrays):
                 total += decreases / decreases.sum()
         return total / total.sum() if total.sum() > 0 else total
 
+    def split_shares(self, n_features: int) -> np.ndarray:
+        """Fraction of all splits that are on each feature; zeros without splits."""
+        counts = np.bincount(self.feature[self.feature >= 0], minlength=n_features)
+        return counts / max(int(counts.sum()), 1)
+
     def fingerprint(self, mapper: BinMapper) -> str:
         """SHA-256 of the arrays that prediction reads and of the bins, in hexadecimal.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
-from gpuboost.engine.growth.tree import Tree, goes_left, levels
+from gpuboost.engine.growth.tree import Tree, goes_left, levels, on_features
 
 N_CODES = 256
 
@@ -20,9 +18,8 @@ def used_codes(tree: Tree, matrix: BinnedMatrix) -> tuple[Tree, np.ndarray]:
     """
     if not isinstance(matrix.stored, SparseCodes):
         return tree, matrix.codes
-    used, place = np.unique(np.maximum(tree.feature, 0), return_inverse=True)
-    feature = np.where(tree.feature < 0, tree.feature, place).astype(tree.feature.dtype)
-    return replace(tree, feature=feature), matrix.stored.columns(used)
+    used = np.unique(np.maximum(tree.feature, 0))
+    return on_features(tree, used), matrix.stored.columns(used)
 
 
 def leaves_of_codes(tree: Tree, matrix: BinnedMatrix) -> np.ndarray:

@@ -52,17 +52,17 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     links = _Links(tree, ccp_alpha)
     for _ in links.weakest():
         pass
-    return _kept(tree, np.array(links.n_splits) > 0)
+    return with_splits(tree, np.array(links.n_splits) > 0)
 
 
 def _cut_back(tree: Tree, min_decrease: float) -> Tree:
     """The tree with leaves in place of splits whose impurity decrease is below ``min_decrease``."""
     if min_decrease == 0.0:
         return tree
-    return _kept(tree, tree.impurity_decrease + EPSILON >= min_decrease)
+    return with_splits(tree, tree.impurity_decrease + EPSILON >= min_decrease)
 
 
-def _kept(tree: Tree, splits: np.ndarray) -> Tree:
+def with_splits(tree: Tree, splits: np.ndarray) -> Tree:
     """The tree of the splits, bool (m,), that are chosen together with all their ancestors."""
     splits = splits & (tree.left > 0)
     stays = np.zeros(tree.node_count, dtype=bool)

@@ -117,6 +117,12 @@ def levels(left: np.ndarray) -> list[slice]:
     return found
 
 
+def on_features(tree: Tree, features: np.ndarray) -> Tree:
+    """The tree for data with some features only, ascending, which include those it splits on."""
+    place = np.searchsorted(features, tree.feature).astype(np.int32)
+    return replace(tree, feature=np.where(tree.feature < 0, tree.feature, place))
+
+
 def goes_left(
     x: np.ndarray,
     limit: np.ndarray,

@@ -82,7 +82,7 @@ class AdaBoostTrees(FittedTrees):
         own = super().fingerprint().encode() + self.tree_votes.astype("<f8").tobytes()
         return hashlib.sha256(own).hexdigest()
 
-    def importances(self, n_features: int) -> np.ndarray:
+    def _gain_importances(self, n_features: int) -> np.ndarray:
         """Mean over trees, by their weights, of the normalised impurity decrease per feature."""
         total = np.zeros(n_features)
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):

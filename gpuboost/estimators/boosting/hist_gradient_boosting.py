@@ -30,11 +30,13 @@ from gpuboost.estimators.boosting.hist_scores import (
     split,
     stops_early,
 )
+from gpuboost.estimators.boosting.model import hist_facts
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting import exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
+from gpuboost.estimators.trees.pruning import refuse_to_prune
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
 MIN_HESSIAN_LEAF = 1e-3  # minimum sum of hessians in a leaf, a constant in scikit-learn
@@ -83,6 +85,8 @@ class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
         if they are not losses; losses are negative. Empty without early stopping.
     validation_score_ : ndarray of shape (n_iter_ + 1,)
         The same of ``X_val`` or of the rows set aside; empty without them.
+    feature_importances_ : ndarray of shape (n_features,)
+        Fraction of the total gain that is due to each feature.
     is_categorical_ : ndarray of bool of shape (n_features,), or None
         Mask of the categorical features; None if there are none.
     n_features_in_ : int
@@ -175,7 +179,7 @@ class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
             )
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update(
-            facts_of(boosting),
+            hist_facts(boosting),
             do_early_stopping_=stops,
             train_score_=np.array(scores.train),
             validation_score_=np.array(scores.validation),
@@ -273,25 +277,19 @@ class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
         """
         return self._fitted().fingerprint()
 
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Fraction of the total gain per feature: ndarray of shape (n_features,)."""
+        return self._fitted().feature_importances_
+
+    prune = refuse_to_prune
+
     compile_predictor = exportable.compile_predictor
     save, to_onnx = exportable.save, exportable.to_onnx
     to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __sklearn_tags__(self) -> Any:
         return self._boosting_class().__sklearn_tags__()
-
-
-def facts_of(boosting: Any) -> dict[str, Any]:
-    """The fitted attributes that follow from the fitted `GradientBoosting*`."""
-    is_categorical = boosting._model.schema.is_categorical
-    names = ("classes_", "feature_names_in_", "n_features_in_", "device_")
-    return {
-        **{name: getattr(boosting, name) for name in names if hasattr(boosting, name)},
-        "_boosting": boosting,
-        "n_iter_": boosting.n_estimators_,
-        "n_trees_per_iteration_": boosting.n_trees_per_iteration_,
-        "is_categorical_": is_categorical if is_categorical.any() else None,
-    }
 
 
 @documented

@@ -10,6 +10,7 @@ import numpy as np
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import adopt_targets
 from gpuboost.data.advice import warn_user
+from gpuboost.data.class_labels import codes_among
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.data.sparse_features import SparseFeatures, to_dense
 from gpuboost.engine.array_modules import copy_to_host
@@ -140,11 +141,4 @@ def _known_target(own: Labels, labels: Labels) -> np.ndarray:
                 "must have the same number of outputs"
             )
         return own.rows
-    unknown = np.setdiff1d(own.classes, labels.classes)
-    if len(unknown):
-        raise ValueError(
-            f"y of eval_set has the classes {unknown!r:.80}, which y of fit does not have; "
-            "leave out the rows of these classes"
-        )
-    place = np.searchsorted(labels.classes, own.classes)
-    return place[own.rows].astype(np.int32)
+    return codes_among(labels.classes, own.rows, own.classes, "y of eval_set")

@@ -18,7 +18,7 @@ from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.growth.tree import Tree, on_features
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
 
@@ -124,17 +124,11 @@ class BoostedRounds(FittedTrees):
         own = f"{super().fingerprint()}{self.trees_per_round}".encode()
         return hashlib.sha256(own + np.ascontiguousarray(self.baseline).tobytes()).hexdigest()
 
-    def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
-        """Fraction of the total gain, or of the number of splits, per feature: (n_features,).
-
-        ``kind`` is "gain" or "count". All fractions are 0 if no tree has a split.
-        """
+    def _gain_importances(self, n_features: int) -> np.ndarray:
+        """Fraction of the total gain of each feature's splits."""
         total = np.zeros(n_features)
         for tree in self.ensemble.trees:
-            if kind == "gain":
-                total += impurity_decrease_per_feature(tree, n_features)
-            else:
-                total += np.bincount(tree.feature[tree.feature >= 0], minlength=n_features)
+            total += impurity_decrease_per_feature(tree, n_features)
         return total / total.sum() if total.sum() > 0 else total
 
 
@@ -146,6 +140,19 @@ def model_facts(model: BoostedRounds) -> dict[str, Any]:
         "n_trees_per_iteration_": model.trees_per_round,
         "baseline_": model.baseline,
         **of_init,
+    }
+
+
+def hist_facts(boosting: Any) -> dict[str, Any]:
+    """The fitted attributes of `HistGradientBoosting*` that follow from its `GradientBoosting*`."""
+    is_categorical = boosting._model.schema.is_categorical
+    names = ("classes_", "feature_names_in_", "n_features_in_", "device_")
+    return {
+        **{name: getattr(boosting, name) for name in names if hasattr(boosting, name)},
+        "_boosting": boosting,
+        "n_iter_": boosting.n_estimators_,
+        "n_trees_per_iteration_": boosting.n_trees_per_iteration_,
+        "is_categorical_": is_categorical if is_categorical.any() else None,
     }
 
 
@@ -186,12 +193,7 @@ def _used_features(
         own = replace(data, stored=data.stored.columns(used), n_missing=data.n_missing[used])
     else:
         return data, trees
-    renumbered = []
-    for tree in trees:
-        place = np.searchsorted(used, tree.feature).astype(np.int32)
-        feature = np.where(tree.feature < 0, tree.feature, place)
-        renumbered.append(replace(tree, feature=feature))
-    return own, renumbered
+    return own, [on_features(tree, used) for tree in trees]
 
 
 def _sums(

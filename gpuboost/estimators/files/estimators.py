@@ -16,8 +16,8 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.estimators import HOMES
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting
-from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting, facts_of
-from gpuboost.estimators.boosting.model import model_facts
+from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting
+from gpuboost.estimators.boosting.model import hist_facts, model_facts
 from gpuboost.estimators.files import models, parameters
 from gpuboost.estimators.files.imported import imported_from_parts, imported_to_parts
 from gpuboost.estimators.files.reports import reports_from_parts, reports_to_parts
@@ -201,7 +201,7 @@ def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]
         fits = isinstance(boosting, kind._boosting_class)
         require(fits, f"the boosting estimator of a {kind.__name__} is of another class")
         boosting._shown_name = kind.__name__
-        vars(estimator).update(facts_of(boosting), **reports)
+        vars(estimator).update(hist_facts(boosting), **reports)
         return estimator
     if issubclass(kind, ImportedEstimator):
         return _imported(kind, fields, arrays.part("model")).set_params(**machine)

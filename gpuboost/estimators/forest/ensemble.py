@@ -16,6 +16,7 @@ from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitting.callbacks import FitCallbacks, RoundResult, data_digest
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, grow_trees, tree_plan
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
+from gpuboost.estimators.forest import permutation_importance
 from gpuboost.estimators.forest.out_of_bag import (
     check_out_of_bag_target,
     out_of_bag_facts,
@@ -23,6 +24,7 @@ from gpuboost.estimators.forest.out_of_bag import (
 )
 from gpuboost.estimators.inputs.parameters import draw_seed
 from gpuboost.estimators.model.fitted import FeatureDraw, FittedTrees, TreeBatch
+from gpuboost.estimators.trees import pruning
 from gpuboost.estimators.trees.many_trees import ManyTrees, check_growing
 from gpuboost.estimators.trees.tree import SingleTree
 
@@ -156,6 +158,9 @@ class TreeEnsemble(ManyTrees):
         return model, facts | out_of_bag_facts(prepared.labels, means, score)
 
     # ---- a fitted model ------------------------------------------------------------------------
+
+    prune = pruning.prune
+    oob_permutation_importance = permutation_importance.oob_permutation_importance
 
     @property
     def estimators_samples_(self) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ from gpuboost.data.advice import warn_user
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.inputs.targets import ClassLabels, Labels, MultiOutputClassLabels
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
@@ -50,6 +51,13 @@ def out_of_bag_means(
         )
     with np.errstate(invalid="ignore"):
         return total / count[:, None]
+
+
+def is_out_of_bag(sampler: RowSampler, tree: int) -> np.ndarray:
+    """Mask of the rows that a tree was not grown on: bool (n,)."""
+    if sampler.method == ALL_ROWS:
+        return np.zeros(sampler.n_samples, dtype=bool)
+    return sampler.copied_to_host.draw_counts(tree) == 0
 
 
 def out_of_bag_facts(
@@ -92,3 +100,12 @@ def check_same_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
                 f"were fitted on {batch.sampler.n_samples} rows and X has {n_samples}; fit with "
                 "warm_start=False or oob_score=False"
             )
+
+
+def check_training_rows(batches: tuple[TreeBatch, ...], n_samples: int) -> None:
+    """Check that the X of a fitted model can be the X that it was fitted on."""
+    for n_fitted in {batch.sampler.n_samples for batch in batches} - {n_samples}:
+        raise ValueError(
+            f"X has {n_samples} rows, but trees were grown on {n_fitted}: out-of-bag rows are only "
+            "known for the X and y of fit; pass these, with all rows in the same order"
+        )

@@ -138,11 +138,7 @@ class ImportedEstimator(ShapExplained, BaseEstimator):
     @property
     def feature_importances_(self) -> np.ndarray:
         """Fraction of the total gain of each feature's splits: ndarray of shape (n_features,)."""
-        ensemble, total = self._model.ensemble, np.zeros(self.n_features_in_)
-        inner = ensemble.feature >= 0
-        sources = np.array([column.source for column in self._model.columns.columns], dtype=int)
-        np.add.at(total, sources[ensemble.feature[inner]], ensemble.impurity_decrease[inner])
-        return total / total.sum() if total.sum() > 0.0 else total
+        return self._model.importances(self.n_features_in_)
 
     def predict_raw(self, X: Any) -> np.ndarray:
         """Raw predictions: the sums of the trees' values, before the link.

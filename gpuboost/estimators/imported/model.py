@@ -215,6 +215,16 @@ class ImportedTrees:
         is_second = raw >= 0.0 if self.decision == FROM_ZERO else raw > 0.0
         return is_second[:, 0].astype(np.int64)
 
+    def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
+        """Fraction of the total gain, or of the number of splits, per feature: (n_features,)."""
+        inner = self.ensemble.feature >= 0
+        sources = np.array([column.source for column in self.columns.columns], dtype=int)
+        gains = self.ensemble.impurity_decrease[inner]
+        total = np.zeros(n_features)
+        of_split = gains if kind == "gain" else 1.0
+        np.add.at(total, sources[self.ensemble.feature[inner]], of_split)
+        return total / total.sum() if total.sum() > 0.0 else total
+
     def fingerprint(self) -> str:
         """SHA-256 of the trees and of all rules of prediction, in hexadecimal."""
         sha = hashlib.sha256(self.ensemble.fingerprint(self.mapper).encode())

@@ -155,8 +155,17 @@ class FittedTrees:
         ensemble = self._trees_for(data)
         return run_in_blocks(data, lambda block: backend.apply(ensemble, block, n_threads))
 
-    def importances(self, n_features: int) -> np.ndarray:
-        """Normalised impurity decrease of each feature, averaged over trees: (n_features,)."""
+    def importances(self, n_features: int, kind: str = "gain") -> np.ndarray:
+        """Importance of each feature, scaled to sum to 1: (n_features,); zeros without splits.
+
+        It is the normalised impurity decrease, averaged over trees, or with ``kind="count"`` the
+        fraction of all splits.
+        """
+        if kind == "count":
+            return self.ensemble.split_shares(n_features)
+        return self._gain_importances(n_features)
+
+    def _gain_importances(self, n_features: int) -> np.ndarray:
         return self.ensemble.importances(n_features)
 
     def fingerprint(self) -> str:

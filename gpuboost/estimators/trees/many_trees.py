@@ -13,12 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.ensembles.ensemble import Ensemble
+from gpuboost.engine.growth.tree import on_features
 from gpuboost.engine.sampling import tree_seeds
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, select_bins, select_columns
 from gpuboost.estimators.model.tree_view import node_paths
+from gpuboost.estimators.trees import pruning
 from gpuboost.estimators.trees.tree import SingleTree
 
 if TYPE_CHECKING:
@@ -111,6 +113,9 @@ class ManyTrees(TreeModel):
         check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X)), self._ensemble.offset.copy()
 
+    cost_complexity_pruning_path = pruning.member_pruning_paths
+    prune = pruning.refuse_to_prune
+
     @ModelView
     def estimators_(self) -> list[SingleTree]:
         """The trees, as fitted tree estimators that share the arrays of this model.
@@ -135,8 +140,7 @@ class ManyTrees(TreeModel):
         schema = replace(self._model.schema, names=None)
         features = batch.features(t)
         if features is not None:
-            place = np.searchsorted(features, tree.feature).astype(np.int32)
-            tree = replace(tree, feature=np.where(tree.feature < 0, tree.feature, place))
+            tree = on_features(tree, features)
             mapper, schema = select_bins(mapper, features), select_columns(schema, features)
         own_batch = replace(batch, trees=range(1))
         n_outputs = self._model.n_outputs

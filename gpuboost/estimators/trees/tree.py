@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.array_modules import working_on
-from gpuboost.engine.growth.pruning import pruning_path
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.base import TreeModel
@@ -27,6 +26,7 @@ from gpuboost.estimators.inputs.targets import MultiOutputClassLabels
 from gpuboost.estimators.model.cached_view import ModelView
 from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 from gpuboost.estimators.model.tree_view import TreeView, node_paths
+from gpuboost.estimators.trees import pruning
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -146,8 +146,9 @@ class SingleTree(TreeModel):
             for each value.
         """
         whole = clone(self).set_params(ccp_alpha=0.0).fit(X, y, sample_weight)
-        alphas, impurities = pruning_path(whole._ensemble.trees[0])
-        return Bunch(ccp_alphas=alphas, impurities=impurities)
+        return pruning.path_of(whole._ensemble.trees[0])
+
+    prune = pruning.prune
 
     def get_depth(self) -> int:
         """Depth of the tree: 0 if the root is a leaf."""
