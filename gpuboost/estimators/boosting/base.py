@@ -206,7 +206,7 @@ class GradientBoosting(ManyTrees):
     monotonic_cst: Any = None
     interaction_cst: Any = None
     multi_strategy: str = "auto"
-    init: Any = None
+    init: Any = None  # type: ignore[misc]  # a parameter only here
     validation_fraction: float = 0.1
     n_iter_no_change: int | None = None
     tol: float = 1e-4

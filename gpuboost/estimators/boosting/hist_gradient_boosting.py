@@ -32,7 +32,7 @@ from gpuboost.estimators.boosting.hist_scores import (
 )
 from gpuboost.estimators.boosting.model import hist_facts
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting import exportable
+from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -47,6 +47,7 @@ SAME = (  # parameters of the same name and meaning in `GradientBoosting`
 )
 
 
+@dependence.chooses_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
 class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
     """Base of `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
@@ -189,8 +190,7 @@ class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
 
     def _draw_seed(self) -> int:
         """The seed of a fit, as scikit-learn draws it, so that the same rows are set aside."""
-        random = check_random_state(self.random_state)
-        return int(random.randint(np.iinfo(np.uint32).max, dtype=np.uint64))
+        return int(check_random_state(self.random_state).randint(2**32 - 1, dtype=np.uint64))
 
     def _configured(self, before: Any, seed: int) -> GradientBoosting:
         """The boosting estimator with this estimator's parameters, to be fitted."""

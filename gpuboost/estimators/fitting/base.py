@@ -17,7 +17,7 @@ from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.fitting import exportable
+from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
@@ -27,6 +27,7 @@ from gpuboost.estimators.model.fitted import FittedTrees
 from gpuboost.estimators.model.predictor import CheckedRows
 
 
+@dependence.accepts_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeModel(ShapExplained, BaseEstimator, ABC):
     """Base of all estimators.
@@ -85,6 +86,7 @@ class TreeModel(ShapExplained, BaseEstimator, ABC):
 
     _labels: ClassVar[Any]  # ClassLabels or ValueLabels
     _model: ClassVar[Any] = None
+    init: ClassVar[Any] = dependence.NO_BOOSTING
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -215,6 +217,8 @@ class TreeModel(ShapExplained, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         return self._model.fingerprint()
+
+    _columns_of_grid = dependence.columns_of_grid
 
     compile_predictor = exportable.compile_predictor
     save, to_onnx = exportable.save, exportable.to_onnx

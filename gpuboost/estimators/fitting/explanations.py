@@ -11,11 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.prediction_cost import explanation_work
 from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.estimators.fitting.dependence import partial_dependence_by_recursion
 from gpuboost.estimators.model.explained import Explanation, as_explained
 
 
 class ShapExplained:
-    """Mixin with exact SHAP values of the trees of a fitted estimator."""
+    """Mixin with exact SHAP values and partial dependence of the trees of a fitted estimator."""
+
+    # scikit-learn's `partial_dependence` calls it.
+    _compute_partial_dependence_recursion = partial_dependence_by_recursion
 
     def shap_values(self: Any, X: Any, *, background: Any = None) -> Any:
         """Exact SHAP values: how much each feature adds to the prediction of each row.

@@ -102,15 +102,6 @@ class RandomForestRegressor(Regressor, Forest):
     def __post_init__(self) -> None:
         self.criterion = without_friedman(self.criterion)
 
-    def _compute_partial_dependence_recursion(
-        self, grid: np.ndarray, target_features: np.ndarray
-    ) -> np.ndarray:
-        """Partial dependence by recursion, which scikit-learn's `partial_dependence` calls."""
-        out = np.zeros(len(grid))
-        for tree in self.estimators_:
-            tree.tree_.compute_partial_dependence(grid, target_features, out)
-        return out / len(self.estimators_)
-
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -142,5 +133,5 @@ class ExtraTreesRegressor(Regressor, Forest):
         self.criterion = without_friedman(self.criterion)
 
 
-# scikit-learn's partial_dependence uses recursion only for instances of its own class.
+# scikit-learn's partial_dependence chooses recursion by itself for instances of its own class.
 sklearn_ensemble.RandomForestRegressor.register(RandomForestRegressor)

@@ -13,13 +13,13 @@ from gpuboost.backends.device_arrays import adopt_features
 from gpuboost.backends.prediction_cost import prediction_work
 from gpuboost.backends.select import choose_backend
 from gpuboost.data.arrays import is_sparse
-from gpuboost.data.frames import apply_schema
+from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.parameters import thread_count
 from gpuboost.data.tables import FrameTable, read_table
 from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.estimators.fitting import exportable
+from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.mixins import score_of
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -33,8 +33,10 @@ from gpuboost.estimators.imported.model import (
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.model.explained import Explanation
+from gpuboost.estimators.model.fitted import select_columns
 
 
+@dependence.accepts_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
 class ImportedEstimator(ShapExplained, BaseEstimator):
     """A fitted model of another library, which the ``from_*`` functions of gpuboost return.
@@ -77,6 +79,7 @@ class ImportedEstimator(ShapExplained, BaseEstimator):
     n_jobs: int | None = None
 
     _metric: ClassVar[Any]
+    init: ClassVar[Any] = dependence.NO_BOOSTING
 
     save = exportable.save
     # Errors that name the library, with which the model can be exported.
@@ -199,6 +202,15 @@ class ImportedEstimator(ShapExplained, BaseEstimator):
         """The sum of trees that SHAP values explain."""
         return self._model.additive(has_background=False)
 
+    def _columns_of_grid(self, grid: np.ndarray, target_features: np.ndarray) -> np.ndarray:
+        """The columns that trees compare, at the points of a grid; other features are 0."""
+        schema = select_columns(self._model.schema, target_features)
+        if self._model.columns.category_rule != KNOWN and grid.dtype != object:
+            schema = _of_numbers(schema)
+        X = np.zeros((len(grid), self.n_features_in_))
+        X[:, target_features] = apply_schema(grid, schema, type(self).__name__)
+        return self._model.columns.of(X)
+
     def _run(self, X: Any, work: Any, times_of: Any = prediction_work) -> Any:
         """Read X, choose a device, and return ``work(columns, backend, n_threads)``.
 
@@ -223,15 +235,19 @@ class ImportedEstimator(ShapExplained, BaseEstimator):
         if self._model.columns.category_rule != KNOWN:
             table = read_table(X)
             if not isinstance(table, FrameTable):
-                numeric = np.zeros(schema.n_features, dtype=bool)
-                codes = (None,) * schema.n_features
-                schema = replace(schema, is_categorical=numeric, codes=codes)
+                schema = _of_numbers(schema)
             elif source == LIGHTGBM_NAME and table.names is not None:
                 # LightGBM stores the names with underscores instead of spaces.
                 stored = [name.replace(" ", "_") for name in table.names]
                 if schema.names is not None and stored == schema.names.tolist():
                     schema = replace(schema, names=table.names)
         return apply_schema(X, schema, type(self).__name__, source)
+
+
+def _of_numbers(schema: FeatureSchema) -> FeatureSchema:
+    """The schema with categories as the numbers that the source uses."""
+    is_categorical, codes = np.zeros(schema.n_features, dtype=bool), (None,) * schema.n_features
+    return replace(schema, is_categorical=is_categorical, codes=codes)
 
 
 class ImportedRegressor(RegressorMixin, ImportedEstimator):

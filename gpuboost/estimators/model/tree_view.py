@@ -17,7 +17,9 @@ from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.validation import check_features
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
-from gpuboost.engine.growth.tree import Tree, goes_left, levels
+from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.engine.explanations.dependence import partial_dependence
+from gpuboost.engine.growth.tree import Tree, levels
 from gpuboost.estimators.model.fitted import select_columns
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ class TreeView:
         self.weighted_n_node_samples = tree.weight
         self.n_node_samples = tree.count
         self.value = tree.value.reshape(self.node_count, self.n_outputs, self.max_n_classes)
-        leaf = self._is_leaf = tree.left == 0
+        leaf = tree.left == 0
         self.n_leaves, self.max_depth = int(leaf.sum()), len(levels(tree.left)) - 1
         self.children_left = np.where(leaf, NO_CHILD, tree.left).astype(np.int64)
         self.children_right = np.where(leaf, NO_CHILD, tree.left + 1).astype(np.int64)
@@ -228,23 +230,21 @@ class TreeView:
         IndexError
             There is no such feature.
         """
-        grid = self._columns(grid, select_columns(self._schema, np.asarray(target_features)))
-        tree, share = self._tree, np.zeros((len(grid), self.node_count))
-        share[:, 0] = 1.0
-        place = np.full(self.n_features, -1)
-        place[target_features] = np.arange(len(target_features))
-        for level in levels(tree.left):
-            inner = np.flatnonzero(tree.left[level]) + level.start
-            column = place[tree.feature[inner]]
-            x, split = grid[:, np.maximum(column, 0)], (tree.category[inner], tree.masks)
-            missing = np.isnan(x), tree.missing_left[inner]
-            to_left = goes_left(x, tree.threshold[inner], *split, *missing)
-            weight_left = tree.weight[tree.left[inner]] / tree.weight[inner]
-            to_left = np.where(column >= 0, to_left, weight_left)
-            share[:, tree.left[inner]] = share[:, inner] * to_left
-            share[:, tree.left[inner] + 1] = share[:, inner] * (1.0 - to_left)
-        leaves = self._is_leaf
-        out += share[:, leaves] @ tree.value[leaves, 0]
+        known, n_values = np.zeros(self.n_features, dtype=bool), self._tree.value.shape[1]
+        known[target_features] = True
+        columns = np.zeros((len(grid), self.n_features))
+        schema = select_columns(self._schema, np.asarray(target_features))
+        columns[:, target_features] = self._columns(grid, schema)
+        model = AdditiveModel(
+            ensemble=Ensemble.of_one(self._tree),
+            cover=self._tree.weight,
+            first_output=np.zeros(1, dtype=np.int32),
+            base=np.zeros(n_values),
+            divisor=1.0,
+            feature_of_column=np.arange(self.n_features),
+            n_features=self.n_features,
+        )
+        out += partial_dependence(model, columns, known)[:, 0]
 
 
 def node_paths(ensemble: Ensemble, leaves: np.ndarray) -> csr_matrix:

@@ -244,14 +244,6 @@ class DecisionTreeRegressor(Regressor, SingleTree):
         boolean("check_input", check_input)
         return super().predict(X)
 
-    def _compute_partial_dependence_recursion(
-        self, grid: np.ndarray, target_features: np.ndarray
-    ) -> np.ndarray:
-        """Partial dependence by recursion; called by scikit-learn's `partial_dependence`."""
-        out = np.zeros(len(grid))
-        self.tree_.compute_partial_dependence(grid, target_features, out)
-        return out
-
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
