@@ -24,16 +24,16 @@ from gpuboost.engine.explanations.dependence import partial_dependence
 from gpuboost.estimators.model.fitted import select_columns
 
 NO_BOOSTING = "not gradient boosting"  # the ``init`` of other estimators
-Class = TypeVar("Class", bound=type)
+AnyClass = TypeVar("AnyClass", bound=type)
 
 
-def accepts_recursion(own: Class) -> Class:
+def accepts_recursion(own: AnyClass) -> AnyClass:
     """Class decorator: scikit-learn chooses recursion if asked to, or if ``init`` is None."""
     BaseGradientBoosting.register(own)
     return own
 
 
-def chooses_recursion(own: Class) -> Class:
+def chooses_recursion(own: AnyClass) -> AnyClass:
     """Class decorator: scikit-learn also chooses recursion for ``method="auto"``."""
     BaseHistGradientBoosting.register(own)
     return own

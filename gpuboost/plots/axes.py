@@ -1,0 +1,112 @@
+"""The axes that pictures are drawn on, and colours and texts that they share.
+
+Pictures without ``ax`` get a figure of their own, which pyplot does not know: nothing stays open,
+and no backend is chosen. In a notebook, `Axes.figure` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Color = tuple[float, float, float]
+
+_QUALITATIVE = ((10, "tab10"), (20, "tab20"))  # colour maps for up to so many classes
+SPECTRUM = "turbo"  # for more classes
+
+
+def axes_of(ax: Axes | None, size: tuple[float, float], *, whole: bool = False) -> Axes:
+    """The given axes, or those of a new figure of some inches; with ``whole``, they fill it.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    TypeError
+        If ``ax`` is something else.
+    """
+    try:
+        from matplotlib.axes import Axes
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "pictures need matplotlib, which is not installed; run pip install matplotlib"
+        ) from error
+    if ax is None and whole:
+        return Figure(figsize=size).add_axes((0.01, 0.01, 0.98, 0.98))
+    if ax is None:
+        return Figure(figsize=size, layout="constrained").add_subplot()
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax must be the Axes to draw on, or None, got {type(ax).__name__}; an array of Axes "
+            "has one at each index"
+        )
+    return ax
+
+
+def class_colors(n_classes: int) -> list[Color]:
+    """A colour for each class."""
+    from matplotlib import colormaps
+
+    for size, name in _QUALITATIVE:
+        if n_classes <= size:
+            return [colormaps[name](k)[:3] for k in range(n_classes)]
+    return [colormaps[SPECTRUM](k)[:3] for k in np.linspace(0.05, 0.95, n_classes)]
+
+
+def tinted(color: Color, share: float) -> Color:
+    """White mixed with a share of a colour."""
+    red, green, blue = (1.0 - share * (1.0 - part) for part in color)
+    return red, green, blue
+
+
+def plain(text: str) -> str:
+    """A text in which matplotlib finds no formulas."""
+    return text.replace("$", r"\$")
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text of at most ``limit`` characters, without some in the middle if it is longer."""
+    if len(text) <= limit:
+        return text
+    end = (limit - 1) // 2
+    return f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
+
+
+def number_text(value: float, decimals: int) -> str:
+    """A number with so many decimals at most, or significant digits if it is small or large."""
+    size = abs(value)
+    if size and not 10.0**-decimals <= size < 1e6:
+        return f"{value:.{max(decimals, 1)}g}"
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def names_of_features(names: Any, known: Any, n_features: int) -> list[str]:
+    """The names given by the user, those of the model, or x0, x1 and so on.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many names as features.
+    """
+    found = known if names is None else names
+    if found is None:
+        return [f"x{feature}" for feature in range(n_features)]
+    return checked_names("feature_names", found, n_features, "features")
+
+
+def checked_names(parameter: str, names: Sequence[Any], n: int, what: str) -> list[str]:
+    """Names as texts; an error if their number is wrong."""
+    found = [str(name) for name in names]
+    if len(found) != n:
+        raise ValueError(
+            f"{parameter} has {len(found)} names, but there are {n} {what}; pass one for each, or "
+            "None for the default names"
+        )
+    return found

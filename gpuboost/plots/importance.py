@@ -1,0 +1,128 @@
+"""`plot_importance`: importances of features as bars."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.data.parameters import integer_at_least, one_of
+from gpuboost.plots.axes import axes_of, names_of_features, plain, shortened
+from gpuboost.plots.models import own_model, source_features
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+KINDS = {"gain": "fraction of the total gain", "count": "number of splits"}
+NAME_LIMIT_OF_BARS = 32
+BAR_COLOR, ERROR_COLOR = "tab:blue", "0.25"
+INCHES_OF_A_BAR = 0.26
+
+
+def plot_importance(
+    model_or_values: Any,
+    *,
+    kind: str = "gain",
+    max_features: int | None = 20,
+    feature_names: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw importances of features as horizontal bars, the largest at the top.
+
+    Parameters
+    ----------
+    model_or_values : estimator, array-like of shape (n_features,), or Bunch
+        A fitted estimator of gpuboost, or an imported one; or importances, such as
+        ``feature_importances_`` or mean absolute SHAP values; or the result of scikit-learn's
+        `permutation_importance`, whose standard deviations are drawn as error bars.
+    kind : {'gain', 'count'}
+        Of an estimator: 'gain' draws the fractions of the total impurity decrease (in forests, the
+        mean over the trees of each tree's fractions), 'count' the numbers of splits.
+    max_features : int or None
+        How many bars there are at most; if this is less than all, the label of the axis says so.
+        None means all.
+    feature_names : sequence of str of length n_features, optional
+        None means the names that the model knows, or x0, x1 and so on.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; None means those of a new figure, which is not known to pyplot.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    NotFittedError
+        The estimator is not fitted.
+    TypeError, ValueError
+        The importances are not one finite number per feature, or another parameter is wrong.
+    ImportError
+        matplotlib is not installed.
+    """
+    one_of("kind", kind, KINDS)
+    values, errors, known, label = _read(model_or_values, kind)
+    names = names_of_features(feature_names, known, len(values))
+    n_shown = len(values)
+    if max_features is not None:
+        n_shown = min(n_shown, integer_at_least("max_features", max_features, 1))
+    order = np.argsort(-values, kind="stable")[:n_shown]
+    if n_shown < len(values):
+        label += f"\n({n_shown} of {len(values):,} features)"
+    ax = axes_of(ax, (6.4, 0.9 + INCHES_OF_A_BAR * n_shown))
+    place = np.arange(n_shown)
+    ax.barh(place, values[order], color=BAR_COLOR, height=0.75)
+    if errors is not None:
+        bars = {"fmt": "none", "ecolor": ERROR_COLOR, "elinewidth": 1.2, "capsize": 2.0}
+        ax.errorbar(values[order], place, xerr=errors[order], **bars)
+    texts = [plain(shortened(names[feature], NAME_LIMIT_OF_BARS)) for feature in order.tolist()]
+    ax.set_yticks(place, texts)
+    ax.set(ylim=(n_shown - 0.4, -0.6), xlabel=label)
+    if (values >= 0.0).all() and errors is None:
+        ax.set_xlim(left=0.0)
+    else:
+        ax.axvline(0.0, color=ERROR_COLOR, linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, str]:
+    """Importances, their standard deviations, the names of the features and the label of the axis.
+
+    Standard deviations and names are None if they are unknown.
+    """
+    if hasattr(given, "fit") or hasattr(given, "_model"):
+        own, model = own_model(given)
+        if kind == "gain":
+            values = _gains(own, model)
+        else:
+            feature = source_features(model, model.ensemble)
+            values = np.bincount(feature[feature >= 0], minlength=own.n_features_in_)
+        return values.astype(np.float64), None, model.schema.names, KINDS[kind]
+    if hasattr(given, "importances_mean"):
+        mean, deviation = (
+            _one_per_feature(getattr(given, f"importances_{name}")) for name in ("mean", "std")
+        )
+        return mean, deviation, None, "mean decrease of the score, ± standard deviation"
+    if isinstance(given, dict):
+        raise TypeError(
+            f"permutation importances of several scorers ({', '.join(map(str, given))}) are "
+            "several pictures; pass those of one of them, and another ax for each"
+        )
+    return _one_per_feature(given), None, None, "importance"
+
+
+def _gains(own: Any, model: Any) -> np.ndarray:
+    """Fraction of the total gain of each feature, whatever ``importance_type`` says."""
+    if hasattr(model, "importances"):
+        return model.importances(own.n_features_in_)
+    return own.feature_importances_
+
+
+def _one_per_feature(given: Any) -> np.ndarray:
+    values = np.asarray(given, dtype=np.float64)
+    if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+        raise ValueError(
+            "importances must be one finite number for each feature, got an array of shape "
+            f"{values.shape}; pass an array of shape (n_features,) or a fitted estimator"
+        )
+    return values

@@ -1,0 +1,238 @@
+"""`plot_tree`: one tree of a model as boxes and edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuboost.data.parameters import boolean, integer_at_least
+from gpuboost.engine.growth.tree import levels
+from gpuboost.plots.axes import Color, axes_of, class_colors, plain, shortened, tinted
+from gpuboost.plots.models import DrawnTree, drawn_tree
+from gpuboost.plots.node_texts import node_lines
+from gpuboost.plots.tree_layout import horizontal_places
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FONT_SIZE = 10.0  # points; all sizes below are for this one, in points, too
+LINE, PAD, GAP, LEVEL_GAP, MARGIN = 12.5, 6.0, 9.0, 30.0, 4.0
+HINTING = 1.06  # factor of widths, since small letters are set on whole pixels
+STRETCH = 2.5  # largest factor of distances, of that of the boxes
+MAX_INCHES = (24.0, 14.0)
+TITLE_LIMIT = 45
+POSITIVE, NEGATIVE, EDGE = (0.12, 0.47, 0.71), (0.9, 0.45, 0.1), (0.45, 0.45, 0.45)
+NOTE = "missing values: “no”, except where a condition says otherwise"
+
+
+def plot_tree(
+    model: Any,
+    tree: int = 0,
+    *,
+    feature_names: Any = None,
+    class_names: Any = None,
+    max_depth: int | None = 3,
+    filled: bool = True,
+    decimals: int = 3,
+    missing: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a tree of a fitted model.
+
+    The box of an inner node has the condition under which rows go left, to "yes". Leaves and, where
+    they have values, inner nodes have the most probable class and its share, or the value; in
+    boosting, what a leaf adds to the raw prediction. The last line is the number of training rows.
+    Colours show classes, paler where the class is less probable, or values: blue above 0 and orange
+    below or, if all values have one sign, darker blue for larger ones.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of gpuboost, or an imported one.
+    tree : int
+        Number of the tree, from 0. With several trees per round of boosting, the trees of the first
+        round come first.
+    feature_names : sequence of str of length n_features, optional
+        None means the names in the data of the fit, or x0, x1 and so on.
+    class_names : sequence of str of length n_classes, or a list of these, optional
+        Names in the order of ``classes_``; with several outputs, a list for each.
+    max_depth : int or None
+        Depth down to which nodes are drawn; the root has depth 0. None means all.
+    filled : bool
+        Whether boxes are coloured.
+    decimals : int
+        Maximum number of decimals.
+    missing : bool
+        Whether conditions say where missing values go: to "yes" if they say "or missing".
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on, whose current size sets the size of the text. None means those of a new
+        figure, which is as large as the tree needs and is not known to pyplot.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    NotFittedError
+        The model is not fitted.
+    TypeError, ValueError
+        The model has no trees of gpuboost, or another parameter is wrong.
+    ImportError
+        matplotlib is not installed.
+    """
+    drawn = drawn_tree(model, tree, feature_names, class_names)
+    depth = None if max_depth is None else integer_at_least("max_depth", max_depth, 0)
+    decimals = integer_at_least("decimals", decimals, 0)
+    left, texts = _texts(drawn, depth, decimals, boolean("missing", missing))
+    colors = _colors(drawn, len(left)) if boolean("filled", filled) else [(1.0, 1.0, 1.0)]
+    plan = _Plan.of(left, texts, bool(missing and len(left) > 1))
+    inches = plan.width / 72 / 0.98, plan.height / 72 / (0.9 if drawn.title else 0.98)
+    ax = axes_of(ax, tuple(map(min, inches, MAX_INCHES)), whole=True)  # type: ignore[arg-type]
+    ax.set_axis_off()
+    if drawn.title:
+        ax.set_title(plain(shortened(drawn.title, TITLE_LIMIT)), fontsize=FONT_SIZE)
+    plan.draw(ax, colors * (len(left) if len(colors) == 1 else 1))
+    return ax
+
+
+def _texts(
+    drawn: DrawnTree, max_depth: int | None, decimals: int, missing: bool
+) -> tuple[np.ndarray, list[list[str]]]:
+    """The left child of each node that is drawn, and the lines of its text."""
+    left, depths = drawn.tree.left, levels(drawn.tree.left)
+    size = np.ones(len(left), dtype=np.int64)
+    for nodes in reversed(depths):
+        inner = np.flatnonzero(left[nodes]) + nodes.start
+        size[inner] += size[left[inner]] + size[left[inner] + 1]
+    n = depths[-1 if max_depth is None else min(max_depth, len(depths) - 1)].stop
+    shown = np.where(left[:n] < n, left[:n], 0)
+    texts = [node_lines(drawn, node, decimals, missing) for node in range(n)]
+    for node in np.flatnonzero(left[:n] >= n).tolist():
+        texts[node].append(f"… {size[node] - 1:,} nodes")
+    return shown, texts
+
+
+def _colors(drawn: DrawnTree, n: int) -> list[Color]:
+    """A colour of each of the first nodes."""
+    white: Color = (1.0, 1.0, 1.0)
+    if drawn.class_names:
+        share = drawn.probabilities[0][:n]
+        n_classes, best = share.shape[1], share.argmax(axis=1)
+        palette, even = class_colors(n_classes), 1.0 / n_classes
+        purity = (share.max(axis=1) - even) / (1.0 - even) if n_classes > 1 else share[:, 0]
+        return [
+            tinted(palette[own], 0.08 + 0.5 * part)
+            for own, part in zip(best.tolist(), purity.tolist(), strict=True)
+        ]
+    value, leaf = drawn.tree.value[:, 0], drawn.tree.left == 0
+    known = value if drawn.inner_values else value[leaf]
+    low, high = float(known.min()), float(known.max())
+    largest = max(-low, high)
+    found = []
+    for node in range(n):
+        if not (drawn.inner_values or leaf[node]):
+            found.append(white)
+        elif low < 0.0 < high:
+            color = POSITIVE if value[node] > 0.0 else NEGATIVE
+            found.append(tinted(color, 0.6 * abs(float(value[node])) / largest))
+        else:
+            share_of_range = (float(value[node]) - low) / (high - low) if high > low else 0.5
+            found.append(tinted(POSITIVE, 0.05 + 0.55 * share_of_range))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Boxes of a tree, in points from the lower left corner of the picture, for `FONT_SIZE`."""
+
+    left: np.ndarray
+    texts: list[list[str]]
+    x: np.ndarray  # of the centre
+    y: np.ndarray
+    box_width: np.ndarray
+    box_height: np.ndarray
+    width: float
+    height: float
+    has_note: bool
+
+    @classmethod
+    def of(cls, left: np.ndarray, texts: list[list[str]], has_note: bool) -> _Plan:
+        """Place the boxes."""
+        box_width = np.array([max(map(text_width, lines)) for lines in texts]) + 2 * PAD
+        box_height = np.array([LINE * len(lines) for lines in texts]) + 2 * PAD
+        x = horizontal_places(left, box_width, GAP)
+        y, top = np.zeros(len(left)), MARGIN
+        for nodes in levels(left):
+            high = float(box_height[nodes].max())
+            y[nodes] = top + high / 2
+            top += high + LEVEL_GAP
+        bottom = MARGIN + (2 * LINE if has_note else 0.0)
+        height = top - LEVEL_GAP + bottom
+        needed = float((x + box_width / 2).max())
+        width = max(needed, text_width(NOTE) if has_note else 0.0)
+        x = x + (width - needed) / 2 + MARGIN
+        sizes = box_width, box_height, width + 2 * MARGIN, height
+        return cls(left, texts, x, height - y, *sizes, has_note)
+
+    def draw(self, ax: Axes, colors: list[Color]) -> None:
+        """Draw the boxes and edges as large as the axes allow."""
+        from matplotlib.patches import FancyBboxPatch
+
+        width, height = _points_of(ax)
+        scale = min(width / self.width, height / self.height, 1.0)
+        stretch = [min(own, STRETCH * scale) for own in (width / self.width, height / self.height)]
+        x = width / 2 + (self.x - self.width / 2) * stretch[0]
+        y = height / 2 + (self.y - self.height / 2) * stretch[1]
+        ax.set(xlim=(0.0, width), ylim=(0.0, height), aspect="auto")
+        font = FONT_SIZE * scale
+        self._draw_edges(ax, x, y, scale)
+        for node, lines in enumerate(self.texts):
+            own_width, own_height = self.box_width[node] * scale, self.box_height[node] * scale
+            corner = x[node] - own_width / 2, y[node] - own_height / 2
+            style = f"round,pad=0,rounding_size={3 * scale}"
+            box = FancyBboxPatch(corner, own_width, own_height, boxstyle=style, zorder=2)
+            box.set(facecolor=colors[node], edgecolor=EDGE, linewidth=0.8 * scale)
+            ax.add_patch(box)
+            text = plain("\n".join(lines))
+            middle = {"ha": "center", "va": "center", "linespacing": LINE / FONT_SIZE / 1.05}
+            ax.text(x[node], y[node], text, fontsize=font, zorder=3, **middle)
+        if self.has_note:
+            low = float((y - self.box_height * scale / 2).min()) - 0.5 * LINE * scale
+            ax.text(width / 2, low, NOTE, fontsize=0.85 * font, ha="center", va="top", color=EDGE)
+
+    def _draw_edges(self, ax: Axes, x: np.ndarray, y: np.ndarray, scale: float) -> None:
+        for node in np.flatnonzero(self.left).tolist():
+            below = y[node] - self.box_height[node] * scale / 2
+            for child, answer in ((self.left[node], "yes"), (self.left[node] + 1, "no")):
+                above = y[child] + self.box_height[child] * scale / 2
+                ends = [x[node], x[child]], [below, above]
+                ax.plot(*ends, color=EDGE, linewidth=0.9 * scale, zorder=1)
+                if node == 0:
+                    side = "right" if answer == "yes" else "left"
+                    gap = -3.0 * scale if answer == "yes" else 3.0 * scale
+                    at = 0.5 * (x[node] + x[child]) + gap, 0.5 * (below + above)
+                    font = {"fontsize": FONT_SIZE * scale, "color": EDGE}
+                    ax.text(*at, answer, ha=side, va="bottom", zorder=3, **font)
+
+
+def text_width(text: str) -> float:
+    """Width of a line in points, for `FONT_SIZE` and the font in use."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=FONT_SIZE)
+    width = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
+    return HINTING * float(width)
+
+
+def _points_of(ax: Axes) -> tuple[float, float]:
+    """Size of the axes in points, after the layout of their figure."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+    extent = ax.get_window_extent()
+    return extent.width * 72.0 / figure.dpi, extent.height * 72.0 / figure.dpi
