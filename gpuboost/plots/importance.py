@@ -13,8 +13,9 @@ from gpuboost.plots.models import own_model, source_features
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KINDS = {"gain": "fraction of the total gain", "count": "number of splits"}
+KINDS = {"gain": "fraction of the gain", "count": "number of splits"}
 NAME_LIMIT_OF_BARS = 32
+LETTERS_OF_AN_INCH = 7.5  # of the axes, half of which is for bars
 BAR_COLOR, ERROR_COLOR = "tab:blue", "0.25"
 INCHES_OF_A_BAR = 0.26
 
@@ -74,7 +75,8 @@ def plot_importance(
     if errors is not None:
         bars = {"fmt": "none", "ecolor": ERROR_COLOR, "elinewidth": 1.2, "capsize": 2.0}
         ax.errorbar(values[order], place, xerr=errors[order], **bars)
-    texts = [plain(shortened(names[feature], NAME_LIMIT_OF_BARS)) for feature in order.tolist()]
+    limit = _letters_of_names(ax)
+    texts = [plain(shortened(names[feature], limit)) for feature in order.tolist()]
     ax.set_yticks(place, texts)
     ax.set(ylim=(n_shown - 0.4, -0.6), xlabel=label)
     if (values >= 0.0).all() and errors is None:
@@ -83,6 +85,12 @@ def plot_importance(
         ax.axvline(0.0, color=ERROR_COLOR, linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _letters_of_names(ax: Axes) -> int:
+    """How many letters of names leave half of the width for the bars."""
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    return int(min(max(LETTERS_OF_AN_INCH * inches, 8), NAME_LIMIT_OF_BARS))
 
 
 def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, str]:

@@ -9,7 +9,7 @@ from gpuboost.plots.models import DrawnTree
 
 NAME_LIMIT = 26  # characters of a name in a box
 LINE_LIMIT = 24  # longer conditions take two lines
-SET_LIMIT = 30  # characters of the categories in a box, of which the first one is always shown
+CATEGORY_NAME_LIMIT, SET_LIMIT = 20, 24  # of a category, and of those in a box, but at least one
 OUTPUTS_SHOWN = 3
 
 
@@ -74,7 +74,7 @@ def _set_text(drawn: DrawnTree, node: int) -> str:
 
 def _some(names: list[str]) -> str:
     """Some of the names, and the number of the others."""
-    shown = [shortened(name, NAME_LIMIT) for name in names]
+    shown = [shortened(name, CATEGORY_NAME_LIMIT) for name in names]
     n_shown, size = 0, 0
     while n_shown < len(shown) and (n_shown == 0 or size + len(shown[n_shown]) <= SET_LIMIT):
         size += len(shown[n_shown]) + 2

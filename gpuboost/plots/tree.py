@@ -88,12 +88,11 @@ def plot_tree(
     decimals = integer_at_least("decimals", decimals, 0)
     left, texts = _texts(drawn, depth, decimals, boolean("missing", missing))
     colors = _colors(drawn, len(left)) if boolean("filled", filled) else [(1.0, 1.0, 1.0)]
-    plan = _Plan.of(left, texts, bool(missing and len(left) > 1))
-    inches = plan.width / 72 / 0.98, plan.height / 72 / (0.9 if drawn.title else 0.98)
+    note = NOTE if missing and len(left) > 1 else ""
+    plan = _Plan.of(left, texts, shortened(drawn.title, TITLE_LIMIT), note)
+    inches = plan.width / 72 / 0.98, plan.height / 72 / 0.98
     ax = axes_of(ax, tuple(map(min, inches, MAX_INCHES)), whole=True)  # type: ignore[arg-type]
     ax.set_axis_off()
-    if drawn.title:
-        ax.set_title(plain(shortened(drawn.title, TITLE_LIMIT)), fontsize=FONT_SIZE)
     plan.draw(ax, colors * (len(left) if len(colors) == 1 else 1))
     return ax
 
@@ -128,8 +127,8 @@ def _colors(drawn: DrawnTree, n: int) -> list[Color]:
             for own, part in zip(best.tolist(), purity.tolist(), strict=True)
         ]
     value, leaf = drawn.tree.value[:, 0], drawn.tree.left == 0
-    known = value if drawn.inner_values else value[leaf]
-    low, high = float(known.min()), float(known.max())
+    known = value[:n] if drawn.inner_values else value[:n][leaf[:n]]
+    low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
     largest = max(-low, high)
     found = []
     for node in range(n):
@@ -156,26 +155,26 @@ class _Plan:
     box_height: np.ndarray
     width: float
     height: float
-    has_note: bool
+    title: str
+    note: str
 
     @classmethod
-    def of(cls, left: np.ndarray, texts: list[list[str]], has_note: bool) -> _Plan:
+    def of(cls, left: np.ndarray, texts: list[list[str]], title: str, note: str) -> _Plan:
         """Place the boxes."""
         box_width = np.array([max(map(text_width, lines)) for lines in texts]) + 2 * PAD
         box_height = np.array([LINE * len(lines) for lines in texts]) + 2 * PAD
         x = horizontal_places(left, box_width, GAP)
-        y, top = np.zeros(len(left)), MARGIN
+        y, top = np.zeros(len(left)), MARGIN + (2 * LINE if title else 0.0)
         for nodes in levels(left):
             high = float(box_height[nodes].max())
             y[nodes] = top + high / 2
             top += high + LEVEL_GAP
-        bottom = MARGIN + (2 * LINE if has_note else 0.0)
-        height = top - LEVEL_GAP + bottom
+        height = top - LEVEL_GAP + MARGIN + (2 * LINE if note else 0.0)
         needed = float((x + box_width / 2).max())
-        width = max(needed, text_width(NOTE) if has_note else 0.0)
+        width = max(needed, text_width(title), text_width(note))
         x = x + (width - needed) / 2 + MARGIN
         sizes = box_width, box_height, width + 2 * MARGIN, height
-        return cls(left, texts, x, height - y, *sizes, has_note)
+        return cls(left, texts, x, height - y, *sizes, title, note)
 
     def draw(self, ax: Axes, colors: list[Color]) -> None:
         """Draw the boxes and edges as large as the axes allow."""
@@ -199,9 +198,10 @@ class _Plan:
             text = plain("\n".join(lines))
             middle = {"ha": "center", "va": "center", "linespacing": LINE / FONT_SIZE / 1.05}
             ax.text(x[node], y[node], text, fontsize=font, zorder=3, **middle)
-        if self.has_note:
-            low = float((y - self.box_height * scale / 2).min()) - 0.5 * LINE * scale
-            ax.text(width / 2, low, NOTE, fontsize=0.85 * font, ha="center", va="top", color=EDGE)
+        half = self.box_height * scale / 2
+        high, low = y[0] + half[0] + 0.6 * font, float((y - half).min()) - 0.6 * font
+        ax.text(width / 2, high, plain(self.title), fontsize=font, ha="center", va="bottom")
+        ax.text(width / 2, low, self.note, fontsize=0.85 * font, ha="center", va="top", color=EDGE)
 
     def _draw_edges(self, ax: Axes, x: np.ndarray, y: np.ndarray, scale: float) -> None:
         for node in np.flatnonzero(self.left).tolist():
