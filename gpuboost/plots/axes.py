@@ -49,6 +49,12 @@ def axes_of(ax: Axes | None, size: tuple[float, float], *, whole: bool = False) 
     return ax
 
 
+def root_figure(ax: Axes) -> Any:
+    """The figure of some axes, also if they are in a subfigure."""
+    figure: Any = ax.figure
+    return figure.figure
+
+
 def class_colors(n_classes: int) -> list[Color]:
     """A colour for each class."""
     from matplotlib import colormaps

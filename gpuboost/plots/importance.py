@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.parameters import integer_at_least, one_of
-from gpuboost.plots.axes import axes_of, names_of_features, plain, shortened
+from gpuboost.plots.axes import axes_of, names_of_features, plain, root_figure, shortened
 from gpuboost.plots.models import own_model, source_features
 
 if TYPE_CHECKING:
@@ -73,7 +73,12 @@ def plot_importance(
     place = np.arange(n_shown)
     ax.barh(place, values[order], color=BAR_COLOR, height=0.75)
     if errors is not None:
-        bars = {"fmt": "none", "ecolor": ERROR_COLOR, "elinewidth": 1.2, "capsize": 2.0}
+        bars: dict[str, Any] = {
+            "fmt": "none",
+            "ecolor": ERROR_COLOR,
+            "elinewidth": 1.2,
+            "capsize": 2.0,
+        }
         ax.errorbar(values[order], place, xerr=errors[order], **bars)
     limit = _letters_of_names(ax)
     texts = [plain(shortened(names[feature], limit)) for feature in order.tolist()]
@@ -89,7 +94,7 @@ def plot_importance(
 
 def _letters_of_names(ax: Axes) -> int:
     """How many letters of names leave half of the width for the bars."""
-    inches = ax.get_window_extent().width / ax.figure.dpi
+    inches = ax.get_window_extent().width / root_figure(ax).dpi
     return int(min(max(LETTERS_OF_AN_INCH * inches, 8), NAME_LIMIT_OF_BARS))
 
 

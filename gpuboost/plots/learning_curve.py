@@ -20,16 +20,17 @@ LINES = {
 FEW_POINTS = 12  # up to which points are marked
 
 
-def plot_learning_curve(curve: Any, *, ax: Axes | None = None) -> Axes:
-    """Draw scores of a model over its number of trees.
+def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | None = None) -> Axes:
+    """Draw scores of an ensemble by the number of its trees or rounds.
 
     Parameters
     ----------
     curve : object
         The result of `gpuboost.explain.learning_curve`, or any object with these attributes:
-        ``n_trees``, ndarray of int of shape (n_points,); ``train``, ``validation`` and
-        ``out_of_bag``, ndarray of float of shape (n_points,) or None; ``metric``, the name of the
-        score. NaN means that there is no score.
+        ``n_estimators``, ndarray of int of shape (n_points,), and ``train``, ``validation`` and
+        ``out_of_bag``, ndarray of float of shape (n_points,) or None. NaN means no score.
+    metric : str, optional
+        Name of the score. None means the attribute ``metric`` of the curve, or "score".
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; None means those of a new figure, which is not known to pyplot.
 
@@ -40,17 +41,17 @@ def plot_learning_curve(curve: Any, *, ax: Axes | None = None) -> Axes:
     Raises
     ------
     TypeError
-        The curve has no ``n_trees``.
+        The curve has no ``n_estimators``.
     ValueError
         It has no scores, or not one for each number of trees.
     ImportError
         matplotlib is not installed.
     """
-    if not hasattr(curve, "n_trees"):
+    if not hasattr(curve, "n_estimators"):
         raise TypeError(
             f"curve must be the result of gpuboost.explain.learning_curve, got {curve!r:.80}"
         )
-    n_trees = np.asarray(curve.n_trees)
+    n_trees = np.asarray(curve.n_estimators)
     found = {name: getattr(curve, name, None) for name in LINES}
     scores = {name: np.asarray(own, float) for name, own in found.items() if own is not None}
     if not scores or any(own.shape != n_trees.shape for own in scores.values()):
@@ -60,14 +61,22 @@ def plot_learning_curve(curve: Any, *, ax: Axes | None = None) -> Axes:
             f"validation or out-of-bag rows, got {shapes or 'none'}"
         )
     ax = axes_of(ax, (6.4, 4.0))
+    from matplotlib.ticker import MaxNLocator
+
     marker = "o" if len(n_trees) <= FEW_POINTS else ""
     for name, own in scores.items():
         label, color, style = LINES[name]
-        line = {"label": label, "color": color, "linestyle": style, "marker": marker}
+        line: dict[str, Any] = {
+            "label": label,
+            "color": color,
+            "linestyle": style,
+            "marker": marker,
+        }
         ax.plot(n_trees, own, markersize=4.0, **line)
-    ax.set(xlabel="number of trees", ylabel=plain(str(getattr(curve, "metric", "score"))))
+    name = getattr(curve, "metric", "score") if metric is None else metric
+    ax.set(xlabel="n_estimators", ylabel=plain(str(name)))
     ax.margins(x=0.02)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)

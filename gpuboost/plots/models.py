@@ -148,7 +148,7 @@ def _title(model: Model, number: int, classes: list[list[str]]) -> str:
         per_round = model.trees_per_round
         output = number % per_round if per_round > 1 else ALL_COLUMNS
     else:
-        rule = getattr(model, "leaf_sum", None)
+        rule: Any = getattr(model, "leaf_sum", None)
         alone = rule is None or len(rule.base) == 1
         output = ALL_COLUMNS if alone else int(rule.column[number])
     if output == ALL_COLUMNS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.arrays import as_host_array
-from gpuboost.plots.axes import Color, class_colors, plain, shortened, tinted
+from gpuboost.plots.axes import Color, class_colors, plain, root_figure, shortened, tinted
 from gpuboost.plots.grid import ColumnValues, GridAxis, SourceTable
 from gpuboost.plots.models import names_of_classes
 
@@ -147,7 +147,7 @@ class Surface:
                 f"X has {n_rows} rows, but y has {len(targets)}; pass one for each row"
             )
         rows = np.unique(np.linspace(0, n_rows - 1, min(max_points, n_rows)).astype(np.int64))
-        x_and_y = [_spread(axis, rows, step) for axis, step in zip(self.axes, _STEPS, strict=True)]
+        at = [_spread(axis, rows, step) for axis, step in zip(self.axes, _STEPS, strict=True)]
         cmap, norm = self.scale
         if self.classes is None:
             style: dict[str, Any] = {"c": targets[rows].astype(float), "cmap": cmap, "norm": norm}
@@ -160,26 +160,23 @@ class Surface:
                     f"{list(known)!r:.200}"
                 )
             style = {"c": [known[label] for label in targets[rows].tolist()]}
-        ax.scatter(*x_and_y, s=16, edgecolors="white", linewidths=0.5, zorder=3, **style)
+        ax.scatter(at[0], at[1], s=16, edgecolors="white", linewidths=0.5, zorder=3, **style)
 
     def draw_legend(self, ax: Axes) -> None:
         """Draw the legend of the classes, or the colour bar of the predictions."""
         from matplotlib.cm import ScalarMappable
         from matplotlib.patches import Patch
 
-        figure = ax.get_figure()
-        assert figure is not None
         if not self.class_names:
             cmap, norm = self.scale
-            figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label="prediction")
+            root_figure(ax).colorbar(ScalarMappable(norm, cmap), ax=ax, label="prediction")
             return
         names = [plain(shortened(name, CLASS_LIMIT)) for name in self.class_names]
         pairs = zip(names, self.colors, strict=True)
         handles = [Patch(facecolor=color, label=name) for name, color in pairs]
         n_columns = -(-len(names) // CLASSES_OF_A_COLUMN)
         where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-        root = ax.get_figure(root=True)
-        if len(names) <= CLASSES_INSIDE and root is not None and root.get_layout_engine() is None:
+        if len(names) <= CLASSES_INSIDE and root_figure(ax).get_layout_engine() is None:
             where = {"loc": "best", "framealpha": 0.85}
         ax.legend(handles=handles, ncols=n_columns, fontsize="small", borderaxespad=0.3, **where)
 

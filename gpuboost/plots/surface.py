@@ -134,7 +134,7 @@ def _set_ticks(axis: Any, drawn: GridAxis) -> None:
         return
     else:
         start = float(drawn.edges[2])
-        found = MaxNLocator(TICKS).tick_values(start, high)
+        found: Any = MaxNLocator(TICKS).tick_values(start, high)
         lowest = start + 0.1 * (high - start)
         ticks = {at: number_text(at, 6) for at in found.tolist() if lowest <= at <= high}
         ticks |= drawn.labels

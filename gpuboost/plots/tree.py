@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import levels
-from gpuboost.plots.axes import Color, axes_of, class_colors, plain, shortened, tinted
+from gpuboost.plots.axes import Color, axes_of, class_colors, plain, root_figure, shortened, tinted
 from gpuboost.plots.models import DrawnTree, drawn_tree
 from gpuboost.plots.node_texts import node_lines
 from gpuboost.plots.tree_layout import horizontal_places
@@ -196,7 +196,11 @@ class _Plan:
             box.set(facecolor=colors[node], edgecolor=EDGE, linewidth=0.8 * scale)
             ax.add_patch(box)
             text = plain("\n".join(lines))
-            middle = {"ha": "center", "va": "center", "linespacing": LINE / FONT_SIZE / 1.05}
+            middle: dict[str, Any] = {
+                "ha": "center",
+                "va": "center",
+                "linespacing": LINE / FONT_SIZE / 1.05,
+            }
             ax.text(x[node], y[node], text, fontsize=font, zorder=3, **middle)
         half = self.box_height * scale / 2
         high, low = y[0] + half[0] + 0.6 * font, float((y - half).min()) - 0.6 * font
@@ -214,7 +218,7 @@ class _Plan:
                     side = "right" if answer == "yes" else "left"
                     gap = -3.0 * scale if answer == "yes" else 3.0 * scale
                     at = 0.5 * (x[node] + x[child]) + gap, 0.5 * (below + above)
-                    font = {"fontsize": FONT_SIZE * scale, "color": EDGE}
+                    font: dict[str, Any] = {"fontsize": FONT_SIZE * scale, "color": EDGE}
                     ax.text(*at, answer, ha=side, va="bottom", zorder=3, **font)
 
 
@@ -230,8 +234,7 @@ def text_width(text: str) -> float:
 
 def _points_of(ax: Axes) -> tuple[float, float]:
     """Size of the axes in points, after the layout of their figure."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = root_figure(ax)
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()
     extent = ax.get_window_extent()

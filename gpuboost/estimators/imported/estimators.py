@@ -15,6 +15,7 @@ from gpuboost.backends.select import choose_backend
 from gpuboost.data.arrays import is_sparse
 from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.parameters import thread_count
+from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.tables import FrameTable, read_table
 from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
@@ -208,7 +209,7 @@ class ImportedEstimator(ShapExplained, BaseEstimator):
         if self._model.columns.category_rule != KNOWN and grid.dtype != object:
             schema = _of_numbers(schema)
         X = np.zeros((len(grid), self.n_features_in_))
-        X[:, target_features] = apply_schema(grid, schema, type(self).__name__)
+        X[:, target_features] = to_dense(apply_schema(grid, schema, type(self).__name__))
         return self._model.columns.of(X)
 
     def _run(self, X: Any, work: Any, times_of: Any = prediction_work) -> Any:
