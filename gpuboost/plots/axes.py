@@ -20,8 +20,8 @@ _QUALITATIVE = ((10, "tab10"), (20, "tab20"))  # colour maps for up to so many c
 SPECTRUM = "turbo"  # for more classes
 
 
-def axes_of(ax: Axes | None, size: tuple[float, float], *, whole: bool = False) -> Axes:
-    """The given axes, or those of a new figure of some inches; with ``whole``, they fill it.
+def check_axes(ax: Any) -> None:
+    """Check that matplotlib is there and that ``ax`` is None or its Axes.
 
     Raises
     ------
@@ -32,20 +32,25 @@ def axes_of(ax: Axes | None, size: tuple[float, float], *, whole: bool = False) 
     """
     try:
         from matplotlib.axes import Axes
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
             "pictures need matplotlib, which is not installed; run pip install matplotlib"
         ) from error
-    if ax is None and whole:
-        return Figure(figsize=size).add_axes((0.01, 0.01, 0.98, 0.98))
-    if ax is None:
-        return Figure(figsize=size, layout="constrained").add_subplot()
-    if not isinstance(ax, Axes):
+    if ax is not None and not isinstance(ax, Axes):
         raise TypeError(
             f"ax must be the Axes to draw on, or None, got {type(ax).__name__}; an array of Axes "
             "has one at each index"
         )
+
+
+def axes_of(ax: Axes | None, size: tuple[float, float], *, whole: bool = False) -> Axes:
+    """The given axes, or those of a new figure of some inches; with ``whole``, they fill it."""
+    from matplotlib.figure import Figure
+
+    if ax is None and whole:
+        return Figure(figsize=size).add_axes((0.01, 0.01, 0.98, 0.98))
+    if ax is None:
+        return Figure(figsize=size, layout="constrained").add_subplot()
     return ax
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.parameters import integer_at_least, one_of
-from gpuboost.plots.axes import axes_of, names_of_features, plain, root_figure, shortened
+from gpuboost.plots.axes import (
+    axes_of,
+    check_axes,
+    names_of_features,
+    plain,
+    root_figure,
+    shortened,
+)
 from gpuboost.plots.models import own_model, source_features
 
 if TYPE_CHECKING:
@@ -60,6 +67,7 @@ def plot_importance(
     ImportError
         matplotlib is not installed.
     """
+    check_axes(ax)
     one_of("kind", kind, KINDS)
     values, errors, known, label = _read(model_or_values, kind)
     names = names_of_features(feature_names, known, len(values))

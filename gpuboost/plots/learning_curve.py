@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.plots.axes import axes_of, plain
+from gpuboost.plots.axes import axes_of, check_axes, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +47,7 @@ def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | Non
     ImportError
         matplotlib is not installed.
     """
+    check_axes(ax)
     if not hasattr(curve, "n_estimators"):
         raise TypeError(
             f"curve must be the result of gpuboost.explain.learning_curve, got {curve!r:.80}"

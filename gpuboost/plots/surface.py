@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.parameters import boolean, integer_at_least, integer_between
-from gpuboost.plots.axes import axes_of, names_of_features, number_text, plain, shortened
+from gpuboost.plots.axes import (
+    axes_of,
+    check_axes,
+    names_of_features,
+    number_text,
+    plain,
+    shortened,
+)
 from gpuboost.plots.grid import GridAxis, SourceTable
 from gpuboost.plots.regions import Surface
 
@@ -79,6 +86,7 @@ def plot_decision_surface(
     ImportError
         matplotlib is not installed.
     """
+    check_axes(ax)
     check_is_fitted(model)
     schema = _schema_of(model)
     source = SourceTable(X, None if schema is None else schema.is_categorical)

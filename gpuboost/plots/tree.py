@@ -9,7 +9,16 @@ import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import levels
-from gpuboost.plots.axes import Color, axes_of, class_colors, plain, root_figure, shortened, tinted
+from gpuboost.plots.axes import (
+    Color,
+    axes_of,
+    check_axes,
+    class_colors,
+    plain,
+    root_figure,
+    shortened,
+    tinted,
+)
 from gpuboost.plots.models import DrawnTree, drawn_tree
 from gpuboost.plots.node_texts import node_lines
 from gpuboost.plots.tree_layout import horizontal_places
@@ -83,6 +92,7 @@ def plot_tree(
     ImportError
         matplotlib is not installed.
     """
+    check_axes(ax)
     drawn = drawn_tree(model, tree, feature_names, class_names)
     depth = None if max_depth is None else integer_at_least("max_depth", max_depth, 0)
     decimals = integer_at_least("decimals", decimals, 0)
