@@ -50,7 +50,7 @@ class Surface:
         model: Any,
         source: SourceTable,
         columns: list[ColumnValues],
-        pair: tuple[int, int],
+        pair: list[int],
         axes: tuple[GridAxis, GridAxis],
         class_names: Any,
     ) -> Surface:

@@ -92,22 +92,19 @@ def plot_decision_surface(
     source = SourceTable(X, None if schema is None else schema.is_categorical)
     known = source.table.names if schema is None or schema.names is None else schema.names
     names = names_of_features(feature_names, known, source.table.n_features)
-    pair = [_index_of(feature, names, "features") for feature in features]
-    if len(pair) != 2 or pair[0] == pair[1]:
-        raise ValueError(f"features must be two different features, got {features!r}")
+    pair = _pair_of(features, names)
     resolution, legend = integer_at_least("resolution", resolution, 2), boolean("legend", legend)
-    first, second = (source.axis(feature, resolution) for feature in pair)
+    axes = source.axis(pair[0], resolution), source.axis(pair[1], resolution)
     columns = [source.usual(feature) for feature in range(len(names))]
     for feature, value in (fixed or {}).items():
         place = _index_of(feature, names, "fixed")
         columns[place] = source.fixed(place, value)
-    both = pair[0], pair[1]
-    surface = Surface.of(model, source, columns, both, (first, second), class_names)
+    surface = Surface.of(model, source, columns, pair, axes, class_names)
     ax = axes_of(ax, (5.6 + surface.legend_inches * legend, 4.8))
     surface.draw(ax)
     if y is not None:
         surface.draw_points(ax, y, integer_at_least("max_points", max_points, 0))
-    for axis, drawn, feature in ((ax.xaxis, first, pair[0]), (ax.yaxis, second, pair[1])):
+    for axis, drawn, feature in zip((ax.xaxis, ax.yaxis), axes, pair, strict=True):
         axis.set_label_text(plain(shortened(names[feature], LABEL_LIMIT)))
         _set_ticks(axis, drawn)
     if legend:
@@ -119,6 +116,14 @@ def _schema_of(model: Any) -> Any:
     """The columns of the training data of a model of gpuboost; None for others."""
     own = getattr(model, "_boosting", None) or model
     return getattr(getattr(own, "_model", None), "schema", None)
+
+
+def _pair_of(features: Any, names: list[str]) -> list[int]:
+    """Indices of the two features of the axes."""
+    pair = [_index_of(feature, names, "features") for feature in features]
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise ValueError(f"features must be two different features, got {features!r}")
+    return pair
 
 
 def _index_of(feature: Any, names: list[str], parameter: str) -> int:
