@@ -10,6 +10,7 @@ have missing values, before the others and behind a gap, if X has some::
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -152,8 +153,22 @@ class SourceTable:
     def _categories(self, feature: int) -> tuple[np.ndarray, list[str]]:
         """Codes of the rows, -1 where the category is missing, and the categories as texts."""
         codes, values = self.table.categories(feature)
+        order = list(range(len(values)))
+        if not (
+            isinstance(self.table, FrameTable) and self.table.columns[feature].dtype == nw.Enum
+        ):
+            order.sort(
+                key=lambda code: _sort_key(values[code])
+            )  # others have no order of their own
+        place = np.full(len(values) + 1, -1)  # stays -1 for code -1, which is the last entry
+        place[order] = np.arange(len(values))
         is_missing = np.array([*map(is_missing_label, values), True])
-        return np.where(is_missing[codes], -1, codes), [str(value) for value in values]
+        return np.where(is_missing[codes], -1, place[codes]), [str(values[code]) for code in order]
+
+
+def _sort_key(category: Any) -> tuple[bool, Any]:
+    """Numbers come first, by value, then texts."""
+    return (False, category) if isinstance(category, Real) else (True, str(category))
 
 
 def _series(series: Any, own: ColumnValues) -> Any:

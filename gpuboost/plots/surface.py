@@ -13,6 +13,7 @@ from gpuboost.plots.axes import (
     names_of_features,
     number_text,
     plain,
+    root_figure,
     shortened,
 )
 from gpuboost.plots.grid import GridAxis, SourceTable
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 LABEL_LIMIT, CATEGORY_LIMIT = 40, 14  # characters
 TICKS = 5  # of numbers, at most
-LINE_OF_LABELS = 36  # characters of all categories on the x-axis, above which they are turned
+LETTERS_OF_AN_INCH_OF_AXIS = 11  # names of categories with more are turned
+INCHES_OF_MISSING, INCHES_OF_LINE = 0.55, 0.2  # from its label to that of a number
 
 
 def plot_decision_surface(
@@ -136,23 +138,29 @@ def _index_of(feature: Any, names: list[str], parameter: str) -> int:
 
 
 def _set_ticks(axis: Any, drawn: GridAxis) -> None:
-    """Set the ends and ticks of an axis of matplotlib; labels of categories are their names."""
-    from matplotlib.ticker import MaxNLocator
-
+    """Set the ends of an axis of matplotlib, and ticks at categories and at missing values."""
     low, high = float(drawn.edges[0]), float(drawn.edges[-1])
     axis.set_view_interval(low, high, ignore=True)
+    is_x, extent = axis.axis_name == "x", axis.axes.get_window_extent()
+    inches = (extent.width if is_x else extent.height) / root_figure(axis.axes).dpi
     if drawn.values.are_rows:
         ticks = {at: shortened(text, CATEGORY_LIMIT) for at, text in drawn.labels.items()}
-    elif not drawn.has_missing:
-        return
+    elif drawn.has_missing:
+        apart = (INCHES_OF_MISSING if is_x else INCHES_OF_LINE) * (high - low) / inches
+        ticks = drawn.labels | _number_ticks(max(drawn.edges[2], min(drawn.labels) + apart), high)
     else:
-        start = float(drawn.edges[2])
-        found: Any = MaxNLocator(TICKS).tick_values(start, high)
-        lowest = start + 0.1 * (high - start)
-        ticks = {at: number_text(at, 6) for at in found.tolist() if lowest <= at <= high}
-        ticks |= drawn.labels
+        return
     axis.set_ticks(list(ticks), [plain(text) for text in ticks.values()])
-    if axis.axis_name == "x" and sum(map(len, ticks.values())) > LINE_OF_LABELS:
+    longest = max(map(len, ticks.values())) if drawn.values.are_rows else 0
+    if is_x and len(ticks) * longest > LETTERS_OF_AN_INCH_OF_AXIS * inches:
         axis.set_tick_params(rotation=40)
         for label in axis.get_ticklabels():
             label.set(ha="right", rotation_mode="anchor")
+
+
+def _number_ticks(low: float, high: float) -> dict[float, str]:
+    """Ticks of numbers between two places, and their texts."""
+    from matplotlib.ticker import MaxNLocator
+
+    found: Any = MaxNLocator(TICKS).tick_values(low, high)
+    return {at: number_text(at, 6) for at in found.tolist() if low <= at <= high}

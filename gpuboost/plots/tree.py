@@ -214,8 +214,11 @@ class _Plan:
             ax.text(x[node], y[node], text, fontsize=font, zorder=3, **middle)
         half = self.box_height * scale / 2
         high, low = y[0] + half[0] + 0.6 * font, float((y - half).min()) - 0.6 * font
-        ax.text(width / 2, high, plain(self.title), fontsize=font, ha="center", va="bottom")
-        ax.text(width / 2, low, self.note, fontsize=0.85 * font, ha="center", va="top", color=EDGE)
+        if self.title:
+            ax.text(width / 2, high, plain(self.title), fontsize=font, ha="center", va="bottom")
+        if self.note:
+            grey: dict[str, Any] = {"fontsize": 0.85 * font, "color": EDGE}
+            ax.text(width / 2, low, self.note, ha="center", va="top", **grey)
 
     def _draw_edges(self, ax: Axes, x: np.ndarray, y: np.ndarray, scale: float) -> None:
         for node in np.flatnonzero(self.left).tolist():

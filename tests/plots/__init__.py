@@ -1,0 +1,1 @@
+"""Tests of `gpuboost.plots`: contents and extents of what is drawn, not pixels."""
