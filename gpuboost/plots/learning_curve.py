@@ -77,7 +77,7 @@ def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | Non
     name = getattr(curve, "metric", "score") if metric is None else metric
     ax.set(xlabel="n_estimators", ylabel=plain(str(name)))
     ax.margins(x=0.02)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)

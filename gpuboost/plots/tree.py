@@ -125,31 +125,38 @@ def _texts(
 
 
 def _colors(drawn: DrawnTree, n: int) -> list[Color]:
-    """A colour of each of the first nodes."""
-    white: Color = (1.0, 1.0, 1.0)
+    """A colour of each of the first nodes; white where they have no value."""
+    has_value = np.full(n, True) if drawn.inner_values else drawn.tree.left[:n] == 0
     if drawn.class_names:
-        share = drawn.probabilities[0][:n]
-        n_classes, best = share.shape[1], share.argmax(axis=1)
-        palette, even = class_colors(n_classes), 1.0 / n_classes
-        purity = (share.max(axis=1) - even) / (1.0 - even) if n_classes > 1 else share[:, 0]
-        return [
-            tinted(palette[own], 0.08 + 0.5 * part)
-            for own, part in zip(best.tolist(), purity.tolist(), strict=True)
-        ]
-    value, leaf = drawn.tree.value[:, 0], drawn.tree.left == 0
-    known = value[:n] if drawn.inner_values else value[:n][leaf[:n]]
+        shares = drawn.probabilities[0][:n]
+        found = [_color_of_class(share) for share in shares]
+    else:
+        value = drawn.tree.value[:n, 0]
+        found = _colors_of_values(value, value[has_value])
+    white: Color = (1.0, 1.0, 1.0)
+    return [
+        color if known else white for color, known in zip(found, has_value.tolist(), strict=True)
+    ]
+
+
+def _color_of_class(share: np.ndarray) -> Color:
+    """Colour of the most probable class, white if it is as probable as all others."""
+    n_classes, even = len(share), 1.0 / len(share)
+    purity = (float(share.max()) - even) / (1.0 - even) if n_classes > 1 else 1.0
+    return tinted(class_colors(n_classes)[int(share.argmax())], 0.08 + 0.5 * max(purity, 0.0))
+
+
+def _colors_of_values(value: np.ndarray, known: np.ndarray) -> list[Color]:
+    """Colours by sign and size or, if all known values have one sign, by place in their range."""
     low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
-    largest = max(-low, high)
     found = []
-    for node in range(n):
-        if not (drawn.inner_values or leaf[node]):
-            found.append(white)
-        elif low < 0.0 < high:
-            color = POSITIVE if value[node] > 0.0 else NEGATIVE
-            found.append(tinted(color, 0.6 * abs(float(value[node])) / largest))
+    for own in value.tolist():
+        if low < 0.0 < high:
+            share = 0.6 * abs(own) / max(-low, high)
+            found.append(tinted(POSITIVE if own > 0.0 else NEGATIVE, min(share, 0.6)))
         else:
-            share_of_range = (float(value[node]) - low) / (high - low) if high > low else 0.5
-            found.append(tinted(POSITIVE, 0.05 + 0.55 * share_of_range))
+            place = (own - low) / (high - low) if high > low else 0.5
+            found.append(tinted(POSITIVE, 0.05 + 0.55 * min(max(place, 0.0), 1.0)))
     return found
 
 
@@ -221,18 +228,21 @@ class _Plan:
             ax.text(width / 2, low, self.note, ha="center", va="top", **grey)
 
     def _draw_edges(self, ax: Axes, x: np.ndarray, y: np.ndarray, scale: float) -> None:
-        for node in np.flatnonzero(self.left).tolist():
-            below = y[node] - self.box_height[node] * scale / 2
-            for child, answer in ((self.left[node], "yes"), (self.left[node] + 1, "no")):
-                above = y[child] + self.box_height[child] * scale / 2
-                ends = [x[node], x[child]], [below, above]
-                ax.plot(*ends, color=EDGE, linewidth=0.9 * scale, zorder=1)
-                if node == 0:
-                    side = "right" if answer == "yes" else "left"
-                    gap = -3.0 * scale if answer == "yes" else 3.0 * scale
-                    at = 0.5 * (x[node] + x[child]) + gap, 0.5 * (below + above)
-                    font: dict[str, Any] = {"fontsize": FONT_SIZE * scale, "color": EDGE}
-                    ax.text(*at, answer, ha=side, va="bottom", zorder=3, **font)
+        """Draw all edges as one line with breaks, and the answers at those of the root."""
+        if len(x) == 1:
+            return
+        half = self.box_height * scale / 2
+        parent = np.repeat(np.flatnonzero(self.left), 2)
+        child = self.left[parent] + np.arange(len(parent)) % 2
+        ends = [x[parent], x[child]], [(y - half)[parent], (y + half)[child]]
+        breaks = np.full(len(parent), np.nan)
+        lines = [np.stack([*own, breaks], axis=1).ravel() for own in ends]
+        ax.plot(lines[0], lines[1], color=EDGE, linewidth=0.9 * scale, zorder=1)
+        font: dict[str, Any] = {"fontsize": FONT_SIZE * scale, "color": EDGE, "va": "bottom"}
+        middle = 0.5 * (y[0] - half[0] + (y + half)[1:3])
+        for side, answer, own, gap in (("right", "yes", 0, -3.0), ("left", "no", 1, 3.0)):
+            at = 0.5 * (x[0] + x[1 + own]) + gap * scale
+            ax.text(at, middle[own], answer, ha=side, zorder=3, **font)
 
 
 def text_width(text: str) -> float:

@@ -110,8 +110,8 @@ def nodes_of(ax: Axes) -> list[Node]:
         middle = box.get_x() + box.get_width() / 2, box.get_y() + box.get_height() / 2
         text = next(each for each in ax.texts if np.allclose(each.get_position(), middle))
         nodes.append(Node(box, text, []))
-    for line in ax.lines:
-        (above, below), (high, low) = line.get_xdata(), line.get_ydata()
+    edges = ax.lines[0].get_xydata() if ax.lines else np.empty((0, 2))
+    for (above, high), (below, low), _ in edges.reshape(-1, 3, 2).tolist():
         ends = []
         for x, y in ((above, high), (below, low)):
             for node in nodes:

@@ -125,7 +125,7 @@ def test_leaves_of_boosting_have_signs_and_the_class_that_they_add_to() -> None:
 
 
 def test_depth_is_limited() -> None:
-    model = model_of("DecisionTreeRegressor")
+    model = model_of("DecisionTreeRegressor", max_depth=4)
     sizes = [len(nodes_of(plot_tree(model, max_depth=depth))) for depth in (0, 1, 2)]
     assert sizes[0] == 1 and sizes[1] == 3 and sizes[2] <= 7
     root = nodes_of(plot_tree(model, max_depth=0))[0]
