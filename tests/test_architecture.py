@@ -54,7 +54,6 @@ RESERVED = {
     "blocks": "data larger than memory, a block at a time",
     "distributed": "fits by several processes and machines",
     "ranking": "queries, and losses over them",
-    "plots": "figures, by matplotlib where it is there",
     "model_selection": "folds and searches over shared bins",
 }
 

@@ -20,7 +20,7 @@ from gpuboost.plots.models import own_model, source_features
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-KINDS = {"gain": "fraction of the gain", "count": "number of splits"}
+LABELS_OF_KINDS = {"gain": "fraction of the gain", "count": "number of splits"}
 NAME_LIMIT_OF_BARS = 32
 LETTERS_OF_AN_INCH = 7.5  # of the axes, half of which is for bars
 BAR_COLOR, ERROR_COLOR = "tab:blue", "0.25"
@@ -68,7 +68,7 @@ def plot_importance(
         matplotlib is not installed.
     """
     check_axes(ax)
-    one_of("kind", kind, KINDS)
+    one_of("kind", kind, LABELS_OF_KINDS)
     values, errors, known, label = _read(model_or_values, kind)
     names = names_of_features(feature_names, known, len(values))
     n_shown = len(values)
@@ -118,7 +118,7 @@ def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, st
         else:
             feature = source_features(model, model.ensemble)
             values = np.bincount(feature[feature >= 0], minlength=own.n_features_in_)
-        return values.astype(np.float64), None, model.schema.names, KINDS[kind]
+        return values.astype(np.float64), None, model.schema.names, LABELS_OF_KINDS[kind]
     if hasattr(given, "importances_mean"):
         mean, deviation = (
             _one_per_feature(getattr(given, f"importances_{name}")) for name in ("mean", "std")

@@ -169,7 +169,8 @@ class Surface:
 
         if not self.class_names:
             cmap, norm = self.scale
-            root_figure(ax).colorbar(ScalarMappable(norm, cmap), ax=ax, label="prediction")
+            figure: Any = ax.figure
+            figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label="prediction")
             return
         names = [plain(shortened(name, CLASS_LIMIT)) for name in self.class_names]
         pairs = zip(names, self.colors, strict=True)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FONT_SIZE = 10.0  # points; all sizes below are for this one, in points, too
-LINE, PAD, GAP, LEVEL_GAP, MARGIN = 12.5, 6.0, 9.0, 30.0, 4.0
+LINE_HEIGHT, PAD, GAP, LEVEL_GAP, OUTER_MARGIN = 12.5, 6.0, 9.0, 30.0, 4.0
 HINTING = 1.06  # factor of widths, since small letters are set on whole pixels
 STRETCH = 2.5  # largest factor of distances, of that of the boxes
 MAX_INCHES = (24.0, 14.0)
 TITLE_LIMIT = 45
-POSITIVE, NEGATIVE, EDGE = (0.12, 0.47, 0.71), (0.9, 0.45, 0.1), (0.45, 0.45, 0.45)
+COLOR_ABOVE, COLOR_BELOW, EDGE = (0.12, 0.47, 0.71), (0.9, 0.45, 0.1), (0.45, 0.45, 0.45)
 NOTE = "missing values: “no”, except where a condition says otherwise"
 
 
@@ -153,10 +153,10 @@ def _colors_of_values(value: np.ndarray, known: np.ndarray) -> list[Color]:
     for own in value.tolist():
         if low < 0.0 < high:
             share = 0.6 * abs(own) / max(-low, high)
-            found.append(tinted(POSITIVE if own > 0.0 else NEGATIVE, min(share, 0.6)))
+            found.append(tinted(COLOR_ABOVE if own > 0.0 else COLOR_BELOW, min(share, 0.6)))
         else:
             place = (own - low) / (high - low) if high > low else 0.5
-            found.append(tinted(POSITIVE, 0.05 + 0.55 * min(max(place, 0.0), 1.0)))
+            found.append(tinted(COLOR_ABOVE, 0.05 + 0.55 * min(max(place, 0.0), 1.0)))
     return found
 
 
@@ -179,18 +179,18 @@ class _Plan:
     def of(cls, left: np.ndarray, texts: list[list[str]], title: str, note: str) -> _Plan:
         """Place the boxes."""
         box_width = np.array([max(map(text_width, lines)) for lines in texts]) + 2 * PAD
-        box_height = np.array([LINE * len(lines) for lines in texts]) + 2 * PAD
+        box_height = np.array([LINE_HEIGHT * len(lines) for lines in texts]) + 2 * PAD
         x = horizontal_places(left, box_width, GAP)
-        y, top = np.zeros(len(left)), MARGIN + (2 * LINE if title else 0.0)
+        y, top = np.zeros(len(left)), OUTER_MARGIN + (2 * LINE_HEIGHT if title else 0.0)
         for nodes in levels(left):
             high = float(box_height[nodes].max())
             y[nodes] = top + high / 2
             top += high + LEVEL_GAP
-        height = top - LEVEL_GAP + MARGIN + (2 * LINE if note else 0.0)
+        height = top - LEVEL_GAP + OUTER_MARGIN + (2 * LINE_HEIGHT if note else 0.0)
         needed = float((x + box_width / 2).max())
-        width = max(needed, text_width(title), text_width(note))
-        x = x + (width - needed) / 2 + MARGIN
-        sizes = box_width, box_height, width + 2 * MARGIN, height
+        width = max([needed, *(text_width(text) for text in (title, note) if text)])
+        x = x + (width - needed) / 2 + OUTER_MARGIN
+        sizes = box_width, box_height, width + 2 * OUTER_MARGIN, height
         return cls(left, texts, x, height - y, *sizes, title, note)
 
     def draw(self, ax: Axes, colors: list[Color]) -> None:
@@ -216,7 +216,7 @@ class _Plan:
             middle: dict[str, Any] = {
                 "ha": "center",
                 "va": "center",
-                "linespacing": LINE / FONT_SIZE / 1.05,
+                "linespacing": LINE_HEIGHT / FONT_SIZE / 1.05,
             }
             ax.text(x[node], y[node], text, fontsize=font, zorder=3, **middle)
         half = self.box_height * scale / 2
@@ -247,12 +247,12 @@ class _Plan:
 
 def text_width(text: str) -> float:
     """Width of a line in points, for `FONT_SIZE` and the font in use."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
+    from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    font = FontProperties(size=FONT_SIZE)
-    width = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
-    return HINTING * float(width)
+    font = get_font(findfont(FontProperties()))
+    font.set_size(16.0 * FONT_SIZE, 72.0)
+    font.set_text(text)
+    return HINTING * font.get_width_height()[0] / (16.0 * 64.0)  # 64 units are a point
 
 
 def _points_of(ax: Axes) -> tuple[float, float]:

@@ -142,7 +142,7 @@ def test_recursion_is_brute_force_where_features_are_independent() -> None:
 def test_trees_in_several_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fitted("RandomForestRegressor", Y)
     whole = partial_dependence(model, X, [0], method="recursion")["average"]
-    monkeypatch.setattr(dependence, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(dependence, "LEVEL_BYTES", 1000)
     np.testing.assert_array_equal(
         partial_dependence(model, X, [0], method="recursion")["average"], whole
     )

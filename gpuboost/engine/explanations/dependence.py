@@ -14,7 +14,7 @@ import numpy as np
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.tree import goes_left
 
-BLOCK_BYTES = 2**26  # of the values of the nodes of one level
+LEVEL_BYTES = 2**26  # of the values of the nodes of one level
 
 
 def partial_dependence(model: AdditiveModel, columns: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def partial_dependence(model: AdditiveModel, columns: np.ndarray, known: np.ndar
     n_points, ensemble = len(columns), model.ensemble
     total = np.zeros((n_points, model.n_outputs))
     bytes_of_tree = 8 * n_points * ensemble.n_values * np.diff(ensemble.offset)
-    blocks = np.cumsum(bytes_of_tree) // BLOCK_BYTES
+    blocks = np.cumsum(bytes_of_tree) // LEVEL_BYTES
     for block in np.unique(blocks):
         trees = np.flatnonzero(blocks == block)
         found = _Nodes(model, known, trees).values(columns)
