@@ -198,6 +198,26 @@ def test_imported_models(kind: str) -> None:
     np.testing.assert_allclose(found["average"][0], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("from_frame", [True, False], ids=["names", "numbers"])
+def test_categories_of_imported_models(from_frame: bool) -> None:
+    """If only the color matters, the dependence on it is the prediction."""
+    table, _ = frame_and_target()
+    if from_frame:
+        given: Any = table.assign(size=0.0)
+        each: Any = pd.DataFrame({"color": ["blue", "green", "red"], "size": 0.0})
+        grid = np.array([["blue"], ["green"], ["red"]], dtype=object)
+        options: Any = {"categorical_features": "from_dtype"}
+    else:
+        given = np.column_stack([table["color"].cat.codes, np.zeros(300)]).astype(float)
+        each, grid = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]), np.arange(3.0)[:, None]
+        options = {"categorical_features": [0]}
+    theirs = sklearn.ensemble.HistGradientBoostingRegressor(max_iter=5, **options)
+    model = gpuboost.from_sklearn(theirs.fit(given, (table["color"] == "red") * 2.0))
+    found = model._compute_partial_dependence_recursion(grid, np.array([0]))
+    np.testing.assert_allclose(found[0], model.predict(each), rtol=1e-6)
+    assert found[0, 2] > found[0, 0] + 0.1
+
+
 def without_sum(kind: str) -> Any:
     if kind == "median":
         return gpuboost.AdaBoostRegressor(n_estimators=3, **FAST).fit(X, Y)

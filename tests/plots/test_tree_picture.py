@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 import gpuboost
 from gpuboost.plots import plot_tree
@@ -95,6 +96,14 @@ def test_conditions_lead_rows_to_their_leaves(name: str) -> None:
     rows = FRAME.astype({"color": object})
     assert len(root.children) == 2
     follow(root, rows)
+
+
+def test_conditions_of_an_imported_model_name_its_categories() -> None:
+    rows = FRAME.astype({"color": "category"})
+    theirs = HistGradientBoostingRegressor(max_iter=1, max_depth=3).fit(rows, Y)
+    ax = plot_tree(gpuboost.from_sklearn(theirs), max_depth=None, decimals=12)
+    assert any("{" in text.get_text() for text in ax.texts)
+    follow(nodes_of(ax)[0], FRAME.astype({"color": object}))
 
 
 def test_values_and_colors() -> None:
