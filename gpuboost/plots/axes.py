@@ -7,6 +7,7 @@ and no backend is chosen. In a notebook, `Axes.figure` shows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Color = tuple[float, float, float]
 
 _QUALITATIVE = ((10, "tab10"), (20, "tab20"))  # colour maps for up to so many classes
 SPECTRUM = "turbo"  # for more classes
+ELLIPSIS = unescape("&hellip;")
 
 
 def check_axes(ax: Any) -> None:
@@ -86,7 +88,7 @@ def shortened(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     end = (limit - 1) // 2
-    return f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
+    return f"{text[: limit - 1 - end]}{ELLIPSIS}{text[len(text) - end :]}"
 
 
 def number_text(value: float, decimals: int) -> str:
@@ -99,7 +101,7 @@ def number_text(value: float, decimals: int) -> str:
 
 
 def names_of_features(names: Any, known: Any, n_features: int) -> list[str]:
-    """The names given by the user, those of the model, or x0, x1 and so on.
+    """The names given by the user, those of the model, or feature_0 and so on.
 
     Raises
     ------
@@ -108,7 +110,7 @@ def names_of_features(names: Any, known: Any, n_features: int) -> list[str]:
     """
     found = known if names is None else names
     if found is None:
-        return [f"x{feature}" for feature in range(n_features)]
+        return [f"feature_{feature}" for feature in range(n_features)]
     return checked_names("feature_names", found, n_features, "features")
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.parameters import integer_at_least, one_of
+from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.explain.trees.shown_model import ShownModel
 from gpuboost.plots.axes import (
     axes_of,
     check_axes,
@@ -15,7 +17,6 @@ from gpuboost.plots.axes import (
     root_figure,
     shortened,
 )
-from gpuboost.plots.models import own_model, source_features
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def plot_importance(
         How many bars there are at most; if this is less than all, the label of the axis says so.
         None means all.
     feature_names : sequence of str of length n_features, optional
-        None means the names that the model knows, or x0, x1 and so on.
+        None means the names that the model knows, or feature_0 and so on.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; None means those of a new figure, which is not known to pyplot.
 
@@ -111,19 +112,16 @@ def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, st
 
     Standard deviations and names are None if they are unknown.
     """
-    if hasattr(given, "fit") or hasattr(given, "_model"):
-        own, model = own_model(given)
-        if kind == "gain":
-            values = _gains(own, model)
-        else:
-            feature = source_features(model, model.ensemble)
-            values = np.bincount(feature[feature >= 0], minlength=own.n_features_in_)
-        return values.astype(np.float64), None, model.schema.names, LABELS_OF_KINDS[kind]
+    if hasattr(given, "fit"):
+        shown = ShownModel.of(given)
+        gains = kind == "gain"
+        values = _gains(shown.estimator) if gains else _counts(shown)
+        return values.astype(np.float64), None, shown.features, LABELS_OF_KINDS[kind]
     if hasattr(given, "importances_mean"):
         mean, deviation = (
             _one_per_feature(getattr(given, f"importances_{name}")) for name in ("mean", "std")
         )
-        return mean, deviation, None, "mean decrease of the score, ± standard deviation"
+        return mean, deviation, None, "mean decrease of the score, with standard deviation"
     if isinstance(given, dict):
         raise TypeError(
             f"permutation importances of several scorers ({', '.join(map(str, given))}) are "
@@ -132,11 +130,19 @@ def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, st
     return _one_per_feature(given), None, None, "importance"
 
 
-def _gains(own: Any, model: Any) -> np.ndarray:
+def _gains(own: Any) -> np.ndarray:
     """Fraction of the total gain of each feature, whatever ``importance_type`` says."""
-    if hasattr(model, "importances"):
-        return model.importances(own.n_features_in_)
+    if isinstance(own._model, FittedTrees):
+        return own._model.importances(own.n_features_in_)
     return own.feature_importances_
+
+
+def _counts(shown: ShownModel) -> np.ndarray:
+    """Number of splits on each feature."""
+    column = shown.trees.feature[shown.trees.feature >= 0]
+    if shown.columns is not None:
+        column = np.array([own.source for own in shown.columns.columns], dtype=int)[column]
+    return np.bincount(column, minlength=len(shown.features))
 
 
 def _one_per_feature(given: Any) -> np.ndarray:

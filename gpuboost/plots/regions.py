@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.arrays import as_host_array
-from gpuboost.plots.axes import Color, class_colors, plain, root_figure, shortened, tinted
+from gpuboost.plots.axes import (
+    Color,
+    checked_names,
+    class_colors,
+    plain,
+    root_figure,
+    shortened,
+    tinted,
+)
 from gpuboost.plots.grid import ColumnValues, GridAxis, SourceTable
-from gpuboost.plots.models import names_of_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,13 +68,16 @@ class Surface:
         for feature, axis, place in zip(pair, axes, places, strict=True):
             table[feature] = axis.values.at(place)
         rows = source.of(table)
-        names = names_of_classes(model, class_names)
-        if len(names) > 1:
+        classes = getattr(model, "classes_", None)
+        if isinstance(classes, list):
             raise ValueError(
-                f"the picture is of one output, but the model has {len(names)}; fit a model of one "
-                "column of y"
+                f"the picture is of one output, but the model has {len(classes)}; fit a model of "
+                "one column of y"
             )
-        classes = np.asarray(model.classes_) if names else None
+        names = []
+        if classes is not None:
+            given = classes.tolist() if class_names is None else class_names
+            names = checked_names("class_names", given, len(classes), "classes")
         if classes is not None and len(classes) == 2 and hasattr(model, "predict_proba"):
             found = np.asarray(model.predict_proba(rows))[:, 1]
         elif classes is not None:
@@ -80,7 +90,7 @@ class Surface:
                 "one column of y"
             )
         values = found.astype(np.float64).reshape(sizes[::-1])
-        return cls(values, classes, names[0] if names else [], axes)
+        return cls(values, classes, names, axes)
 
     @cached_property
     def colors(self) -> list[Color]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least
-from gpuboost.engine.growth.tree import levels
+from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, ShownModel
 from gpuboost.plots.axes import (
+    ELLIPSIS,
     Color,
     axes_of,
     check_axes,
@@ -19,8 +21,7 @@ from gpuboost.plots.axes import (
     shortened,
     tinted,
 )
-from gpuboost.plots.models import DrawnTree, drawn_tree
-from gpuboost.plots.node_texts import node_lines
+from gpuboost.plots.node_texts import node_lines, shows_value, title_of
 from gpuboost.plots.tree_layout import horizontal_places
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ STRETCH = 2.5  # largest factor of distances, of that of the boxes
 MAX_INCHES = (24.0, 14.0)
 TITLE_LIMIT = 45
 COLOR_ABOVE, COLOR_BELOW, EDGE = (0.12, 0.47, 0.71), (0.9, 0.45, 0.1), (0.45, 0.45, 0.45)
-NOTE = "missing values: “no”, except where a condition says otherwise"
+NOTE = 'missing values: "no", except where a condition says otherwise'
 
 
 def plot_tree(
@@ -64,7 +65,7 @@ def plot_tree(
         Number of the tree, from 0. With several trees per round of boosting, the trees of the first
         round come first.
     feature_names : sequence of str of length n_features, optional
-        None means the names in the data of the fit, or x0, x1 and so on.
+        None means the names in the data of the fit, or feature_0 and so on.
     class_names : sequence of str of length n_classes, or a list of these, optional
         Names in the order of ``classes_``; with several outputs, a list for each.
     max_depth : int or None
@@ -93,50 +94,47 @@ def plot_tree(
         matplotlib is not installed.
     """
     check_axes(ax)
-    drawn = drawn_tree(model, tree, feature_names, class_names)
+    shown = ShownModel.of(model, feature_names, class_names)
+    drawn, title = shown.tree(tree), shortened(title_of(shown, tree), TITLE_LIMIT)
     depth = None if max_depth is None else integer_at_least("max_depth", max_depth, 0)
     decimals = integer_at_least("decimals", decimals, 0)
-    left, texts = _texts(drawn, depth, decimals, boolean("missing", missing))
-    colors = _colors(drawn, len(left)) if boolean("filled", filled) else [(1.0, 1.0, 1.0)]
-    note = NOTE if missing and len(left) > 1 else ""
-    plan = _Plan.of(left, texts, shortened(drawn.title, TITLE_LIMIT), note)
+    left, texts = _texts(shown, drawn, depth, decimals, boolean("missing", missing))
+    white: Color = (1.0, 1.0, 1.0)
+    colors = _colors(shown, drawn, len(left)) if boolean("filled", filled) else [white] * len(left)
+    plan = _Plan.of(left, texts, title, NOTE if missing and len(left) > 1 else "")
     inches = plan.width / 72 / 0.98, plan.height / 72 / 0.98
     ax = axes_of(ax, tuple(map(min, inches, MAX_INCHES)), whole=True)  # type: ignore[arg-type]
     ax.set_axis_off()
-    plan.draw(ax, colors * (len(left) if len(colors) == 1 else 1))
+    plan.draw(ax, colors)
     return ax
 
 
 def _texts(
-    drawn: DrawnTree, max_depth: int | None, decimals: int, missing: bool
+    shown: ShownModel, tree: Tree, max_depth: int | None, decimals: int, missing: bool
 ) -> tuple[np.ndarray, list[list[str]]]:
     """The left child of each node that is drawn, and the lines of its text."""
-    left, depths = drawn.tree.left, levels(drawn.tree.left)
+    left, depths = tree.left, levels(tree.left)
     size = np.ones(len(left), dtype=np.int64)
     for nodes in reversed(depths):
         inner = np.flatnonzero(left[nodes]) + nodes.start
         size[inner] += size[left[inner]] + size[left[inner] + 1]
     n = depths[-1 if max_depth is None else min(max_depth, len(depths) - 1)].stop
-    shown = np.where(left[:n] < n, left[:n], 0)
-    texts = [node_lines(drawn, node, decimals, missing) for node in range(n)]
+    texts = [node_lines(shown, tree, node, decimals, missing) for node in range(n)]
     for node in np.flatnonzero(left[:n] >= n).tolist():
-        texts[node].append(f"… {size[node] - 1:,} nodes")
-    return shown, texts
+        texts[node].append(f"{ELLIPSIS} {size[node] - 1:,} nodes")
+    return np.where(left[:n] < n, left[:n], 0), texts
 
 
-def _colors(drawn: DrawnTree, n: int) -> list[Color]:
-    """A colour of each of the first nodes; white where they have no value."""
-    has_value = np.full(n, True) if drawn.inner_values else drawn.tree.left[:n] == 0
-    if drawn.class_names:
-        shares = drawn.probabilities[0][:n]
-        found = [_color_of_class(share) for share in shares]
+def _colors(shown: ShownModel, tree: Tree, n: int) -> list[Color]:
+    """A colour of each of the first nodes; white where no value is shown."""
+    has_value = np.array([shows_value(shown, tree, node) for node in range(n)])
+    if shown.kind == CLASS_PROBABILITIES:
+        found = [_color_of_class(shown.by_output(value)[0]) for value in tree.value[:n]]
     else:
-        value = drawn.tree.value[:n, 0]
+        value = tree.value[:n, 0]
         found = _colors_of_values(value, value[has_value])
     white: Color = (1.0, 1.0, 1.0)
-    return [
-        color if known else white for color, known in zip(found, has_value.tolist(), strict=True)
-    ]
+    return [color if own else white for color, own in zip(found, has_value.tolist(), strict=True)]
 
 
 def _color_of_class(share: np.ndarray) -> Color:

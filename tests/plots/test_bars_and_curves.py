@@ -61,8 +61,10 @@ def test_gains_do_not_depend_on_importance_type() -> None:
 def test_importances_of_imported_models_are_of_the_columns_of_x() -> None:
     model = imported_model("RandomForestClassifier")
     gains = bars_of(plot_importance(model))
-    assert gains == pytest.approx(dict(zip(["x0", "x1"], model.feature_importances_, strict=True)))
-    assert set(bars_of(plot_importance(model, kind="count"))) == {"x0", "x1"}
+    assert gains == pytest.approx(
+        dict(zip(["feature_0", "feature_1"], model.feature_importances_, strict=True))
+    )
+    assert set(bars_of(plot_importance(model, kind="count"))) == {"feature_0", "feature_1"}
 
 
 def test_the_largest_of_many_values_are_shown() -> None:

@@ -98,7 +98,7 @@ def test_a_regression_has_steps_and_a_bar() -> None:
     points = ax.collections[1]
     assert points.norm is ax.collections[0].norm and len(points.get_offsets()) == 100
     np.testing.assert_array_equal(points.get_offsets()[0], NUMBERS[0])
-    assert [each.get_ylabel() for each in ax.figure.axes] == ["x1", "prediction"]
+    assert [each.get_ylabel() for each in ax.figure.axes] == ["feature_1", "prediction"]
 
 
 FRAMES = {"pandas": FRAME, "polars": pl.from_pandas(FRAME), "arrow": pa.table(FRAME)}
