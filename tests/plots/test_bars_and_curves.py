@@ -14,6 +14,7 @@ from sklearn.inspection import permutation_importance
 
 import gpuboost
 import gpuboost.plots
+from gpuboost.explain import learning_curve
 from gpuboost.plots import plot_decision_surface, plot_importance, plot_learning_curve, plot_tree
 from tests.plots.picture_cases import (
     CLASSES,
@@ -124,6 +125,14 @@ def test_the_lines_of_a_learning_curve() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(drawn)
     curve.metric = "R2"
     assert plot_learning_curve(curve).get_ylabel() == "R2"
+
+
+def test_the_curve_of_a_forest_is_drawn() -> None:
+    model = gpuboost.RandomForestClassifier(4, **FAST).fit(NUMBERS, CLASSES)
+    curve = learning_curve(model, NUMBERS, CLASSES, X_val=NUMBERS, y_val=CLASSES)
+    ax = plot_learning_curve(curve)
+    drawn = [line.get_ydata() for line in ax.lines]
+    np.testing.assert_array_equal(drawn, [curve.train, curve.validation, curve.out_of_bag])
 
 
 def test_wrong_curves() -> None:
