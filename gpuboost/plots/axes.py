@@ -36,7 +36,7 @@ def check_axes(ax: Any) -> None:
         from matplotlib.axes import Axes
     except ImportError as error:
         raise ImportError(
-            "pictures need matplotlib, which is not installed; run pip install matplotlib"
+            "pictures need matplotlib, which is not installed; run pip install gpuboost[plots]"
         ) from error
     if ax is not None and not isinstance(ax, Axes):
         raise TypeError(

@@ -185,5 +185,5 @@ def test_pictures_name_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = pictures()
     monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
     for picture in calls:
-        with pytest.raises(ImportError, match="run pip install matplotlib"):
+        with pytest.raises(ImportError, match=r"run pip install gpuboost\[plots\]"):
             picture(None)
