@@ -36,7 +36,7 @@ _ENGINE = Path(__file__).parents[1] / "engine"
 ENGINE_MODULES = (
     *("numerics", "randomness", "criteria", "task", "fixed_point", "targets", "order_statistics"),
     *("losses/formulas", "losses/base", "losses/table", "losses/links", "ensembles/boosting"),
-    *("newton", "quantise", "explanations/path_trees"),
+    *("newton", "quantise"),
 )
 
 

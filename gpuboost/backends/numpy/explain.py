@@ -11,11 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.engine.explanations.path_trees import EITHER, OTHER, ROW, PathTree
+from gpuboost.engine.explanations.path_trees import PathTree
 from gpuboost.engine.explanations.quadrature import shapley_weights
 from gpuboost.engine.growth.tree import goes_left
 
 EXPLAINED_ROWS = 2**12
+# In interventional values: where the value of a feature must come from to pass the splits above,
+# from either row, the explained row or the background row.
+EITHER, ROW, OTHER = range(3)
 
 
 class _Path:

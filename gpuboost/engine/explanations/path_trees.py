@@ -46,9 +46,6 @@ from gpuboost.engine.explanations.quadrature import gauss_legendre
 from gpuboost.engine.growth.tree import Tree, levels
 
 PATH_CODES = 3
-# In interventional values: where the value of a feature must come from to pass the splits above,
-# from either row, the explained row or the background row.
-EITHER, ROW, OTHER = range(3)
 
 
 @dataclass(frozen=True, eq=False)

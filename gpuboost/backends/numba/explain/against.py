@@ -14,31 +14,42 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.explain.paths import PATH_ROWS, enter, goes_left
+from gpuboost.backends.numba.explain.paths import PATH_ROWS, find_left, goes_left
 from gpuboost.backends.numba.intrinsics import reference_at
-from gpuboost.engine.explanations.path_trees import EITHER, OTHER, ROW
+
+_ONE = np.uint16(1)
 
 
 @inlined
-def _find_sources(tree, edge, depth, other, state):
-    """Set the sources of an edge's feature; return the number of rows that reach the child."""
-    before, source = state.source[tree.previous[edge]], state.source[depth]
-    left, is_left, n_reached = state.left[depth], np.int64(tree.is_left[edge]), 0
-    if is_left == 1:
+def _enter(tree, edge, columns, other, state):
+    """Go down an edge, after all earlier ones; return its depth, and how many rows reach the child.
+
+    All numbers of the loop are 0 or 1 and of one type, so that LLVM makes vectors of them.
+    """
+    depth, is_left, above = tree.depth[edge], tree.is_left[edge], tree.previous[edge]
+    left, of_row, of_other = state.goes_left[depth], state.of_row[depth], state.of_other[depth]
+    row_before, other_before = state.of_row[above], state.of_other[above]
+    reached, n_row, n_other = state.reached[depth], state.n_row[depth], state.n_other[depth]
+    reached_above = state.reached[depth - 1]
+    rows_above, others_above = state.n_row[depth - 1], state.n_other[depth - 1]
+    state.edge[depth] = edge
+    if is_left:
+        find_left(tree, edge, columns, left)
         state.other_left[depth] = goes_left(tree, edge, other[tree.column[edge]])
-    other_passes = np.int64(state.other_left[depth] == is_left)
+    turned = np.uint16(not is_left)
+    other_passes = np.uint16(state.other_left[depth]) ^ turned
+    n_reached = np.uint16(0)
     for i in range(PATH_ROWS):
-        passes, is_new = np.int64(left[i] == is_left), np.int64(before[i] == EITHER)
-        first = (EITHER if other_passes == 1 else ROW) if passes == 1 else OTHER
-        now = first if is_new == 1 else before[i]
-        can = passes if before[i] == ROW else other_passes
-        can = passes | other_passes if is_new == 1 else can
-        source[i] = now
-        state.reached[depth, i] = state.reached[depth - 1, i] & can
-        state.n_row[depth, i] = state.n_row[depth - 1, i] + (is_new & np.int64(now == ROW))
-        state.n_other[depth, i] = state.n_other[depth - 1, i] + (is_new & np.int64(now == OTHER))
-        n_reached += state.reached[depth, i]
-    return n_reached
+        passes, row, from_other = left[i] ^ turned, row_before[i], other_before[i]
+        is_new = (row | from_other) ^ _ONE
+        new_row = is_new & passes & (other_passes ^ _ONE)
+        new_other = is_new & (passes ^ _ONE)
+        can = (row & passes) | (from_other & other_passes) | (is_new & (passes | other_passes))
+        of_row[i], of_other[i] = row | new_row, from_other | new_other
+        n_row[i], n_other[i] = rows_above[i] + new_row, others_above[i] + new_other
+        reached[i] = reached_above[i] & can
+        n_reached += reached[i]
+    return depth, n_reached
 
 
 @inlined
@@ -48,27 +59,33 @@ def _set_leaf(tree, edge, depth, scale, state):
     for v in range(tree.value.shape[1]):
         value, own = tree.value[edge, v], state.leaf_sums[depth]
         for i in range(PATH_ROWS):
-            of_row, of_other = (
-                tree.weights[n_row[i], n_other[i]],
-                tree.weights[n_other[i], n_row[i]],
-            )
-            own[0, v, i] = np.int64(value * of_row * scale) if reached[i] == 1 else 0
-            own[1, v, i] = np.int64(value * of_other * scale) if reached[i] == 1 else 0
+            own[0, v, i], own[1, v, i] = 0, 0
+            if reached[i] == _ONE:
+                own[0, v, i] = np.int64(value * tree.weights[n_row[i], n_other[i]] * scale)
+                own[1, v, i] = np.int64(value * tree.weights[n_other[i], n_row[i]] * scale)
 
 
 @inlined
 def _close(tree, edge, depth, state, total):
     """Add the sums below an edge to its feature, and to those of its parent."""
-    before, source = state.source[tree.previous[edge]], state.source[depth]
-    own, above, is_first = state.leaf_sums[depth], state.leaf_sums[depth - 1], tree.is_left[edge]
+    above, is_first = tree.previous[edge], tree.is_left[edge]
+    of_row, of_other = state.of_row[depth], state.of_other[depth]
+    row_before, other_before = state.of_row[above], state.of_other[above]
     for v in range(tree.value.shape[1]):
         to = total[tree.feature[edge], tree.first_output + v]
+        row_sum, other_sum = state.leaf_sums[depth, 0, v], state.leaf_sums[depth, 1, v]
         for i in range(PATH_ROWS):
-            added = own[0, v, i] if source[i] == ROW else 0
-            added = -own[1, v, i] if source[i] == OTHER else added
-            to[i] += added if before[i] == EITHER else 0
-            above[0, v, i] = own[0, v, i] + (0 if is_first else above[0, v, i])
-            above[1, v, i] = own[1, v, i] + (0 if is_first else above[1, v, i])
+            added = row_sum[i] if of_row[i] != row_before[i] else np.int64(0)
+            lost = other_sum[i] if of_other[i] != other_before[i] else np.int64(0)
+            to[i] += added - lost
+        for k in range(2):
+            own, parent = state.leaf_sums[depth, k, v], state.leaf_sums[depth - 1, k, v]
+            if is_first:
+                for i in range(PATH_ROWS):
+                    parent[i] = own[i]
+            else:
+                for i in range(PATH_ROWS):
+                    parent[i] += own[i]
 
 
 @inlined
@@ -76,8 +93,8 @@ def _add_against(tree, columns, other, scale, state, total):
     """Add a tree's contributions to a block, against one background row (n_columns,)."""
     edge = 0
     while edge < tree.depth.size:
-        depth = enter(tree, edge, columns, state)
-        n_reached, last = _find_sources(tree, edge, depth, other, state), edge
+        depth, n_reached = _enter(tree, edge, columns, other, state)
+        last = edge
         if n_reached == 0:  # no leaf below counts
             last = tree.stop[edge] - 1
             state.leaf_sums[depth] = 0

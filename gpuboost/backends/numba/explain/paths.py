@@ -61,9 +61,12 @@ class PathState(NamedTuple):
     n_last : int64 (depths,)
     last : int64 (depths, depths)
         The depths at which the path has the last edge of each of its features, and their number.
-    source, n_row, n_other, reached : int64 (depths, PATH_ROWS)
+    goes_left, of_row, of_other, n_row, n_other, reached : uint16 (depths, PATH_ROWS)
+        Of interventional values (`against`): whether rows go left at the split above; whether the
+        edge's feature must come from the row, or from the background row; the numbers of features
+        for which this holds; whether the rows can reach the node.
     leaf_sums : int64 (depths, 2, n_values, PATH_ROWS)
-        Of interventional values; see `against`.
+        The two kinds of contributions of the leaves below.
     """
 
     edge: np.ndarray
@@ -76,7 +79,9 @@ class PathState(NamedTuple):
     found: np.ndarray
     n_last: np.ndarray
     last: np.ndarray
-    source: np.ndarray
+    goes_left: np.ndarray
+    of_row: np.ndarray
+    of_other: np.ndarray
     n_row: np.ndarray
     n_other: np.ndarray
     reached: np.ndarray
@@ -86,24 +91,19 @@ class PathState(NamedTuple):
 def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
     """Work memory for trees up to these sizes, with the state of the root."""
     depths = max_depth + 1
-    ones, zeros = (
-        [f((depths, PATH_ROWS), np.int64) for _ in range(4)] for f in (np.ones, np.zeros)
-    )
+    by_row = [np.ones((depths, PATH_ROWS), np.int64) for _ in range(3)]
+    flags = [np.zeros((depths, PATH_ROWS), np.uint16) for _ in range(5)]
     return PathState(
-        edge=np.zeros(depths, np.int64),
-        other_left=np.zeros(depths, np.int64),
-        left=ones[0],
-        passed=ones[1],
-        code=ones[2],
+        np.zeros(depths, np.int64),
+        np.zeros(depths, np.int64),
+        *by_row,
         product=np.ones((depths, n_points, PATH_ROWS)),
         sums=np.zeros((depths, n_values, n_points, PATH_ROWS)),
         found=np.zeros((n_points, PATH_ROWS)),
         n_last=np.zeros(depths, np.int64),
         last=np.zeros((depths, depths), np.int64),
-        source=zeros[0],
-        n_row=zeros[1],
-        n_other=zeros[2],
-        reached=ones[3],
+        **dict(zip(("goes_left", "of_row", "of_other", "n_row", "n_other"), flags, strict=True)),
+        reached=np.ones((depths, PATH_ROWS), np.uint16),
         leaf_sums=np.zeros((depths, 2, n_values, PATH_ROWS), np.int64),
     )
 
@@ -120,6 +120,19 @@ def goes_left(tree, edge, x):
 
 
 @inlined
+def find_left(tree, edge, columns, left):
+    """Set ``left`` to 1 for rows that go left at the split above an edge, else to 0."""
+    x = columns[tree.column[edge]]
+    if tree.category[edge] < 0:  # without branches in the loop
+        threshold, missing_left = tree.threshold[edge], tree.missing_left[edge]
+        for i in range(PATH_ROWS):
+            left[i] = (x[i] <= threshold) | ((x[i] != x[i]) & missing_left)
+    else:
+        for i in range(PATH_ROWS):
+            left[i] = goes_left(tree, edge, x[i])
+
+
+@inlined
 def enter(tree, edge, columns, state):
     """Go down an edge, after all earlier ones; return its depth.
 
@@ -130,14 +143,7 @@ def enter(tree, edge, columns, state):
     passed, code = state.passed[depth], state.code[depth]
     state.edge[depth] = edge
     if is_left == 1:
-        x = columns[tree.column[edge]]
-        if tree.category[edge] < 0:  # without branches in the loop
-            threshold, missing_left = tree.threshold[edge], np.int64(tree.missing_left[edge])
-            for i in range(PATH_ROWS):
-                left[i] = missing_left if x[i] != x[i] else np.int64(x[i] <= threshold)
-        else:
-            for i in range(PATH_ROWS):
-                left[i] = goes_left(tree, edge, x[i])
+        find_left(tree, edge, columns, left)
     for i in range(PATH_ROWS):
         now = before[i] & np.int64(left[i] == is_left)
         code[i], passed[i] = before[i] + now, now
