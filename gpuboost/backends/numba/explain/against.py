@@ -17,7 +17,7 @@ from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.explain.paths import PATH_ROWS, find_left, goes_left
 from gpuboost.backends.numba.intrinsics import reference_at
 
-_ONE = np.uint16(1)
+_SET = np.uint16(1)
 
 
 @inlined
@@ -41,9 +41,9 @@ def _enter(tree, edge, columns, other, state):
     n_reached = np.uint16(0)
     for i in range(PATH_ROWS):
         passes, row, from_other = left[i] ^ turned, row_before[i], other_before[i]
-        is_new = (row | from_other) ^ _ONE
-        new_row = is_new & passes & (other_passes ^ _ONE)
-        new_other = is_new & (passes ^ _ONE)
+        is_new = (row | from_other) ^ _SET
+        new_row = is_new & passes & (other_passes ^ _SET)
+        new_other = is_new & (passes ^ _SET)
         can = (row & passes) | (from_other & other_passes) | (is_new & (passes | other_passes))
         of_row[i], of_other[i] = row | new_row, from_other | new_other
         n_row[i], n_other[i] = rows_above[i] + new_row, others_above[i] + new_other
@@ -60,7 +60,7 @@ def _set_leaf(tree, edge, depth, scale, state):
         value, own = tree.value[edge, v], state.leaf_sums[depth]
         for i in range(PATH_ROWS):
             own[0, v, i], own[1, v, i] = 0, 0
-            if reached[i] == _ONE:
+            if reached[i] == _SET:
                 own[0, v, i] = np.int64(value * tree.weights[n_row[i], n_other[i]] * scale)
                 own[1, v, i] = np.int64(value * tree.weights[n_other[i], n_row[i]] * scale)
 

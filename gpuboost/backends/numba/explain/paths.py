@@ -91,19 +91,27 @@ class PathState(NamedTuple):
 def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
     """Work memory for trees up to these sizes, with the state of the root."""
     depths = max_depth + 1
-    by_row = [np.ones((depths, PATH_ROWS), np.int64) for _ in range(3)]
-    flags = [np.zeros((depths, PATH_ROWS), np.uint16) for _ in range(5)]
+
+    def flags(value: int, dtype: type = np.uint16) -> np.ndarray:
+        return np.full((depths, PATH_ROWS), value, dtype)
+
     return PathState(
-        np.zeros(depths, np.int64),
-        np.zeros(depths, np.int64),
-        *by_row,
+        edge=np.zeros(depths, np.int64),
+        other_left=np.zeros(depths, np.int64),
+        left=flags(1, np.int64),
+        passed=flags(1, np.int64),
+        code=flags(1, np.int64),
         product=np.ones((depths, n_points, PATH_ROWS)),
         sums=np.zeros((depths, n_values, n_points, PATH_ROWS)),
         found=np.zeros((n_points, PATH_ROWS)),
         n_last=np.zeros(depths, np.int64),
         last=np.zeros((depths, depths), np.int64),
-        **dict(zip(("goes_left", "of_row", "of_other", "n_row", "n_other"), flags, strict=True)),
-        reached=np.ones((depths, PATH_ROWS), np.uint16),
+        goes_left=flags(0),
+        of_row=flags(0),
+        of_other=flags(0),
+        n_row=flags(0),
+        n_other=flags(0),
+        reached=flags(1),
         leaf_sums=np.zeros((depths, 2, n_values, PATH_ROWS), np.int64),
     )
 
