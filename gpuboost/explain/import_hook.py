@@ -23,19 +23,27 @@ class _Finder(MetaPathFinder):
     """Finds one library as Python does, with a loader that calls a function in the end."""
 
     def __init__(self, name: str, run: Callable[[ModuleType], None]) -> None:
-        self._name, self._run = name, run
+        self._name, self._run, self._is_searching = name, run, False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The library's own spec, with `_Loader`."""
-        if fullname != self._name or self not in sys.meta_path:
+        if fullname != self._name or self._is_searching:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
+        self._is_searching = True
+        try:
+            spec = find_spec(fullname)
+        finally:
+            self._is_searching = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._run)
+            spec.loader = _Loader(spec.loader, self._imported)
         return spec
+
+    def _imported(self, module: ModuleType) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._run(module)
 
 
 class _Loader(Loader):

@@ -13,8 +13,13 @@ from typing import Any
 
 import numpy as np
 import shap
+from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.estimators.fitting.explanations import ShapExplained, additive_model
+from gpuboost.estimators.fitting.explanations import (
+    ShapExplained,
+    additive_model,
+    names_of_outputs,
+)
 
 MAX_BACKGROUND_ROWS = 100  # of a table; shap's maskers take as many
 PERTURBATIONS = ("auto", "interventional", "tree_path_dependent")
@@ -35,6 +40,7 @@ def register(module: ModuleType) -> None:
 
 
 def _is_sum_of_trees(model: Any) -> bool:
+    check_is_fitted(model)
     try:
         additive_model(model)
     except ValueError:
@@ -74,10 +80,19 @@ class GpuboostExplainer(shap.TreeExplainer):
         *,
         masker: Any = None,
         output_names: Any = None,
-        **_: Any,
+        link: Any = None,
+        linearize_link: bool = True,
+        algorithm: str = "tree",
+        seed: Any = None,
+        approximate: Any = None,
     ) -> None:
         data = masker if data is None else data
         _check(model, data, model_output, feature_perturbation)
+        if link not in (None, shap.links.identity) or approximate:
+            raise ValueError(
+                "a link other than identity, and approximate=True, are not available for "
+                "estimators of gpuboost; leave them out"
+            )
         if feature_names is None:
             feature_names = getattr(model, "feature_names_in_", None)
         shap.Explainer.__init__(self, model, output_names=output_names, feature_names=feature_names)
@@ -87,12 +102,19 @@ class GpuboostExplainer(shap.TreeExplainer):
         self.data = _background(data) if is_used else None
         self.feature_perturbation = "interventional" if is_used else "tree_path_dependent"
         self.model_output = model_output
-        self.expected_value = model.shap_expected_value(background=self.data)
+        self.expected_value = _joined(model.shap_expected_value(background=self.data))
+        n_outputs = len(np.atleast_1d(self.expected_value))
+        if output_names is None and n_outputs > 1:
+            parts = names_of_outputs(model, n_outputs)
+            self.output_names = [name for part in parts for name in part]
 
     def shap_values(
         self, X: Any, y: Any = None, tree_limit: Any = None, approximate: bool = False, **_: Any
     ) -> Any:
-        """SHAP values of rows, or of one row; see `ShapExplained.shap_values`."""
+        """SHAP values of rows, or of one row; see `ShapExplained.shap_values`.
+
+        The outputs of a classifier with several outputs are joined in the last dimension.
+        """
         if tree_limit is not None or approximate:
             raise ValueError(
                 "tree_limit and approximate=True cannot be used with estimators of gpuboost: their "
@@ -102,7 +124,19 @@ class GpuboostExplainer(shap.TreeExplainer):
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: Any = None) -> Any:
         """Interaction values of rows, or of one row; they are path-dependent."""
+        if self.data is not None:
+            raise ValueError(
+                "interaction values are path-dependent, but this explainer has background rows; "
+                "make one without them: shap.TreeExplainer(model)"
+            )
         return _of_rows(X, self.model.shap_interaction_values)
+
+    def __call__(self, X: Any, **options: Any) -> Any:
+        """A `shap.Explanation` of rows, with the names of the outputs."""
+        found = super().__call__(X, **options)
+        if self.output_names is not None:
+            found.output_names = list(self.output_names)
+        return found
 
 
 class _PredictionExplainer(shap.Explainer):
@@ -110,12 +144,20 @@ class _PredictionExplainer(shap.Explainer):
 
     def __init__(self, model: Any, masker: Any = None, **others: Any) -> None:
         self.__class__ = shap.Explainer
-        self.__init__(model.predict, masker, **others)  # type: ignore[misc]
+        predict = getattr(model, "predict_proba", model.predict)
+        self.__init__(predict, masker, **others)  # type: ignore[misc]
+
+
+def _joined(found: Any) -> Any:
+    """Values with all outputs in the last dimension."""
+    return np.concatenate(found, axis=-1) if isinstance(found, list) else found
 
 
 def _of_rows(X: Any, explain: Callable[[Any], Any]) -> Any:
     """``explain`` of all rows, or the result for a single one."""
-    return explain(np.asarray(X)[None])[0] if getattr(X, "ndim", 2) == 1 else explain(X)
+    if getattr(X, "ndim", 2) == 1:
+        return _joined(explain(np.asarray(X)[None]))[0]
+    return _joined(explain(X))
 
 
 def _check(model: Any, data: Any, model_output: str, feature_perturbation: str) -> None:

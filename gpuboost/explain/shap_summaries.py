@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpuboost.data.parameters import integer_at_least
-from gpuboost.estimators.fitting.explanations import explanation_of, shaped
+from gpuboost.estimators.fitting.explanations import explanation_of, names_of_outputs, shaped
+from gpuboost.io.container import replaced_file
 
 
 def shap_batches(
     model: Any, X: Any, *, background: Any = None, interactions: bool = False
 ) -> Iterator[tuple[slice, Any]]:
-    """SHAP values of some rows after another.
+    """SHAP values, block by block.
 
     Parameters
     ----------
@@ -48,8 +45,13 @@ def shap_batches(
             "background was given with interactions=True, but interaction values are path-"
             "dependent; leave background out"
         )
-    explanation, start = explanation_of(model, X, background), 0
-    for block in explanation.interactions() if interactions else explanation.values():
+    explanation = explanation_of(model, X, background)
+    return _batches(model, explanation.interactions() if interactions else explanation.values())
+
+
+def _batches(model: Any, blocks: Iterator[np.ndarray]) -> Iterator[tuple[slice, Any]]:
+    start = 0
+    for block in blocks:
         yield slice(start, start + len(block)), shaped(model, block)
         start += len(block)
 
@@ -125,21 +127,13 @@ def write_shap_values(
     """
     pyarrow = require_pyarrow()
     explanation = explanation_of(model, X, background)
-    names, place = _column_names(model, explanation.model.n_outputs), Path(path)
+    names = _column_names(model, explanation.model.n_outputs)
     expected = {"shap_expected_value": json.dumps(_as_list(shaped(model, explanation.expected())))}
     schema = pyarrow.schema([(name, pyarrow.float64()) for name in names], metadata=expected)
-    handle, written = tempfile.mkstemp(dir=place.absolute().parent, prefix=place.name)
-    os.close(handle)
-    try:
-        with pyarrow.parquet.ParquetWriter(written, schema) as file:
-            for block in explanation.values():
-                columns = _columns(shaped(model, block))
-                file.write_table(pyarrow.table(columns, schema=schema))
-        os.replace(written, place)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(written)
-        raise
+    with replaced_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        for block in explanation.values():
+            columns = _columns(shaped(model, block))
+            writer.write_table(pyarrow.table(columns, schema=schema))
 
 
 def require_pyarrow() -> Any:
@@ -148,7 +142,7 @@ def require_pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(
-            "pyarrow is needed to write Parquet files; pip install pyarrow"
+            "pyarrow is needed to write Parquet files; pip install gpuboost[tables]"
         ) from error
     return pyarrow
 
@@ -167,11 +161,7 @@ def _columns(values: Any) -> list[np.ndarray]:
 def _column_names(model: Any, n_outputs: int) -> list[str]:
     """Names of `_columns`."""
     default = [f"x{i}" for i in range(model.n_features_in_)]
-    names, classes = getattr(model, "feature_names_in_", default), getattr(model, "classes_", None)
-    if n_outputs == 1:
-        return [str(name) for name in names]
-    if isinstance(classes, list):
-        parts = [[f"{k}: {each}" for each in own] for k, own in enumerate(classes)]
-    else:
-        parts = [[str(each) for each in (np.arange(n_outputs) if classes is None else classes)]]
-    return [f"{name}: {own}" for part in parts for name in names for own in part]
+    names, parts = getattr(model, "feature_names_in_", default), names_of_outputs(model, n_outputs)
+    return [
+        f"{name}: {own}" if own else str(name) for part in parts for name in names for own in part
+    ]

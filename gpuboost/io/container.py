@@ -16,10 +16,11 @@ import hashlib
 import os
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from errno import EINVAL, EISDIR
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors
@@ -132,7 +133,14 @@ def _check_digest(data: bytes) -> None:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that its path holds the old or the new content, whole, at every moment.
+    """Write a file as `replaced_file` does."""
+    with replaced_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write, so that the path holds the old or the new content, whole, at every moment.
 
     A symbolic link stays one; the file that it names is replaced.
     """
@@ -140,7 +148,7 @@ def write_file(path: str | os.PathLike[str], content: bytes) -> None:
     handle, name = _new_temporary(place, path)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, _mode_of(place))

@@ -12,7 +12,7 @@
 //
 //   value         float64 (E, V)             of the leaf that an edge leads to
 //   stop          int32 (E,)                 the first later edge that is not below an edge
-//   weights       float64 (max_depth + 1, max_depth + 1)
+//   weights       float64 (pitch, pitch)
 //   first_output  int32 (T,)                 output that a tree's first value is added to
 //   background    float64 (columns, B)
 //   total         int64 (features, outputs, n)
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(PATH_THREADS, PAIR_BLOCKS)
 shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
              In<double> value, In<int32> stop, In<double> weights, In<double> X,
              In<double> background, int32 n, int32 n_background, int32 n_trees, int32 n_values,
-             int32 n_outputs, int32 max_depth, double scale, int32 in_shared,
+             int32 n_outputs, int32 max_depth, int32 pitch, double scale, int32 in_shared,
              Out<double> scratch, Out<int64> total)
 {
     DYNAMIC_SHARED(double, shared);
@@ -150,7 +150,7 @@ shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint
                 n_closed = closed_by_skipping(edges, edge, next);
             } else if (n_closed > 0 && reached) {
                 const double leaf = __ldg(value + (int64)at * n_values + v);
-                sums = sums_of_leaf(leaf, word, weights, max_depth + 1, scale);
+                sums = sums_of_leaf(leaf, word, weights, pitch, scale);
             }
             close_edges(rows, path, at, n_closed, sums, n_outputs * n, own_total);
             at = next;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
@@ -36,13 +37,25 @@ def test_runs_once_after_the_import(library):
     assert seen == [3, 4]
 
 
+def test_a_search_for_the_library_does_not_count_as_its_import(library):
+    seen = []
+    after_import(library, seen.append)
+    for _ in range(2):
+        assert importlib.util.find_spec(library).name == library
+    __import__(library)
+    assert seen == [sys.modules[library]]
+
+
 def test_errors_of_the_import_are_its_own(library, monkeypatch):
-    finders = list(sys.meta_path)
+    seen, finders = [], list(sys.meta_path)
     after_import("a_library_that_does_not_exist", pytest.fail)
     with pytest.raises(ModuleNotFoundError, match="a_library_that_does_not_exist"):
         __import__("a_library_that_does_not_exist")
+    sys.meta_path.pop(0)  # it still waits for the library
     monkeypatch.setenv("BROKEN", "1")
-    after_import(library, pytest.fail)
+    after_import(library, seen.append)
     with pytest.raises(OSError):
         __import__(library)
-    assert sys.meta_path == finders
+    monkeypatch.delenv("BROKEN")
+    __import__(library)
+    assert seen == [sys.modules[library]] and sys.meta_path == finders

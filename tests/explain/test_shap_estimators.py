@@ -140,6 +140,10 @@ def test_errors() -> None:
         model.shap_values(X, background=gpuboost.Dataset(X))
     with pytest.raises(ValueError, match="6 features"):
         model.shap_values(X, background=X[:, :3])
+    with pytest.raises(ValueError, match="background: "):
+        model.shap_values(X, background=X[:0])
+    with pytest.raises((TypeError, ValueError), match="background: "):
+        model.shap_values(X, background=100)
     fallback = gpuboost.BaggingClassifier(SVC(), n_estimators=2).fit(np.nan_to_num(X), TWO)
     with pytest.raises(TypeError, match="shap_values"):
         fallback.shap_values(X)

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import gpuboost
 
@@ -115,6 +116,46 @@ def test_shap_explainers_take_all_estimators():
         shap.TreeExplainer(median)
 
 
+def test_shap_explainers_join_several_outputs_of_classes():
+    model = gpuboost.RandomForestClassifier(**FEW).fit(X, np.stack([CLASSES, Y > 0], axis=1))
+    values, expected = model.shap_values(X[:5]), model.shap_expected_value()
+    explainer = shap.TreeExplainer(model)
+    found = explainer(X[:5])
+    assert np.array_equal(found.values, np.concatenate(values, axis=2))
+    assert np.array_equal(found.base_values[0], np.concatenate(expected))
+    assert found.output_names == ["0: 0", "0: 1", "0: 2", "1: 0", "1: 1"]
+    assert np.array_equal(explainer.shap_values(X[0]), found.values[0])
+    names = shap.TreeExplainer(gpuboost.ExtraTreesClassifier(**FEW).fit(X, CLASSES))(
+        X[:2]
+    ).output_names
+    assert names == ["0", "1", "2"]
+
+
+def test_models_without_exact_values_are_explained_by_their_predictions():
+    from sklearn.svm import SVC
+
+    init = gpuboost.DecisionTreeClassifier(max_depth=1)
+    labels = np.where(CLASSES > 0, "yes", "no")
+    boosting = gpuboost.GradientBoostingClassifier(**FEW, init=init).fit(X, labels)
+    bagging = gpuboost.BaggingClassifier(SVC(probability=False), n_estimators=2).fit(X, labels)
+    for model in (boosting, bagging):
+        found = shap.Explainer(model, X[:20])(X[:2])
+        total = found.values.sum(axis=1) + found.base_values
+        assert np.abs(total - model.predict_proba(X[:2])).max() < 1e-9
+    with pytest.raises(NotFittedError):
+        shap.Explainer(gpuboost.RandomForestRegressor(), X)
+
+
+def test_imported_models_have_explainers_and_background():
+    xgboost = pytest.importorskip("xgboost")
+    model = gpuboost.from_xgboost(xgboost.XGBRegressor(n_estimators=4).fit(X, Y))
+    explainer = shap.TreeExplainer(model, X[:9])
+    found = explainer(X[:5])
+    assert close(found.values.sum(axis=1) + found.base_values, model.predict(X[:5]), 1e-5)
+    with pytest.raises(TypeError, match="background: .* predicts on dense arrays"):
+        model.shap_values(X[:5], background=gpuboost.Dataset(X))
+
+
 def test_shap_explainers_refuse_what_they_do_not_have():
     forest = gpuboost.RandomForestClassifier(**FEW).fit(X, CLASSES)
     boosting = gpuboost.GradientBoostingClassifier(**FEW).fit(X, CLASSES)
@@ -133,6 +174,12 @@ def test_shap_explainers_refuse_what_they_do_not_have():
         shap.TreeExplainer(forest, feature_perturbation="observational")
     with pytest.raises(ValueError, match="approximate"):
         shap.TreeExplainer(forest).shap_values(X, approximate=True)
+    with pytest.raises(ValueError, match="interaction values are path-dependent"):
+        shap.TreeExplainer(forest, X).shap_interaction_values(X)
+    with pytest.raises(ValueError, match="a link other than identity"):
+        shap.Explainer(forest, X, link=shap.links.logit)
+    with pytest.raises(TypeError, match="feature_pertubation"):
+        shap.TreeExplainer(forest, feature_pertubation="auto")
     other = shap.TreeExplainer(forest, X, feature_perturbation="tree_path_dependent")
     assert np.array_equal(other.shap_values(X), forest.shap_values(X))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.engine.explanations.additive import AdditiveModel, completed
 from gpuboost.engine.explanations.path_trees import PathTree
 from gpuboost.engine.explanations.quadrature import shapley_weights
 from gpuboost.engine.growth.tree import goes_left
@@ -107,36 +107,25 @@ def shap_values(model: AdditiveModel, X: np.ndarray) -> np.ndarray:
 
 
 def shap_interactions(model: AdditiveModel, X: np.ndarray) -> np.ndarray:
-    """Path-dependent SHAP interaction values: int64 (n, n_features, n_features, n_outputs).
-
-    The diagonal has what the other elements of a row leave of the SHAP value.
-    """
-    n_features = model.n_features
+    """Path-dependent SHAP interaction values: int64 (n, n_features, n_features, n_outputs)."""
+    n_features, scale = model.n_features, model.scale()
     total = np.zeros((n_features, n_features, model.n_outputs, len(X)), dtype=np.int64)
     for tree, rows in _trees_and_rows(model, X):
         outputs = slice(tree.first_output, tree.first_output + tree.value.shape[1])
         for path, depth, sums in _closed(tree, X[rows]):
             edge = path.edge[depth]
-            steps = sums * tree.step[edge][:, path.code[depth]][:, None]
+            factors = tree.step[edge][:, path.code[depth]]
             own, seen = tree.feature[edge], {tree.feature[edge]}
+            total[own, own, outputs, rows] += in_units(_sum_over_points(sums, factors), scale)
             for above in range(depth - 1, 0, -1):
                 other = tree.feature[path.edge[above]]
                 if other in seen:
                     continue
                 seen.add(other)
-                marginal = tree.marginal[path.edge[above]]
-                found = _sum_over_points(steps, marginal[:, path.passed[above].astype(np.int64)])
-                found = in_units(0.5 * found, model.scale())
-                total[own, other, outputs, rows] += found
-                total[other, own, outputs, rows] += found
-    return with_main_effects(total.transpose(3, 0, 1, 2), shap_values(model, X))
-
-
-def with_main_effects(interactions: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Set the diagonal of interactions, which is 0, to what is left of the SHAP values."""
-    features = np.arange(values.shape[1])
-    interactions[:, features, features] = values - interactions.sum(axis=2)
-    return interactions
+                marginal = tree.marginal[path.edge[above]][:, path.passed[above].astype(np.int64)]
+                found = _sum_over_points(sums * factors[:, None], marginal)
+                total[own, other, outputs, rows] += in_units(0.5 * found, scale)
+    return completed(total.transpose(3, 0, 1, 2))
 
 
 def shap_against(model: AdditiveModel, X: np.ndarray, background: np.ndarray) -> np.ndarray:
@@ -161,7 +150,7 @@ def _add_against(
 ) -> None:
     """Add the contributions of a tree and a background row: ``total`` (n_features, n_values, n)."""
     path, of_other = _Path(tree, X), _Path(tree, other)
-    size, n, weights = tree.max_depth + 1, len(X), shapley_weights(tree.max_depth)
+    size, n, weights = tree.max_depth + 1, len(X), shapley_weights(2 * tree.n_points)
     source, n_row, n_other = ([np.zeros(n, np.int64)] * size for _ in range(3))
     reached, sums = [np.ones(n, bool)] * size, [np.empty(0)] * size
     for edge in range(tree.n_edges):

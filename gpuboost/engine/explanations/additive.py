@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from gpuboost.engine.array_modules import array_module
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.explanations.path_trees import PathTree, bytes_per_edge, path_tree
 from gpuboost.engine.growth.tree import levels
@@ -107,9 +109,27 @@ class AdditiveModel:
         """Whether the edges of all trees are small enough to be kept for the next call."""
         ensemble = self.ensemble
         n_levels = max(len(levels(tree.left)) for tree in ensemble.trees)
-        return len(ensemble.feature) * bytes_per_edge(n_levels - 1, ensemble.n_values) <= KEPT_BYTES
+        n_distinct = min(n_levels - 1, self.n_features)
+        return len(ensemble.feature) * bytes_per_edge(n_distinct, ensemble.n_values) <= KEPT_BYTES
 
     @cached_property
     def on_codes(self) -> AdditiveModel:
         """The model for binned rows, with codes as thresholds."""
         return replace(self, ensemble=self.ensemble.on_codes)
+
+
+def completed(halves: Any) -> Any:
+    """Interactions whose two elements hold parts of their sum, as backends add them up.
+
+    The diagonal holds SHAP values, of which the result has what the other elements leave.
+
+    Parameters
+    ----------
+    halves : int64 (n, n_features, n_features, n_outputs), on any device; it is changed
+    """
+    features = array_module(halves).arange(halves.shape[1])
+    values = halves[:, features, features].copy()
+    halves[:, features, features] = 0
+    found = halves + halves.transpose(0, 2, 1, 3)
+    found[:, features, features] = values - found.sum(axis=2)
+    return found

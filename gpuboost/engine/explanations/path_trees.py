@@ -113,9 +113,9 @@ class PathTree:
         return int(self.depth.max(initial=0))
 
 
-def bytes_per_edge(max_depth: int, n_values: int) -> int:
-    """Largest memory that an edge of a tree takes."""
-    n_points = max(1, -(-max_depth // 2))
+def bytes_per_edge(n_distinct: int, n_values: int) -> int:
+    """Largest memory that an edge takes, with so many distinct features on a path."""
+    n_points = max(1, -(-n_distinct // 2))
     return 46 + 8 * n_values + 8 * n_points * (2 * PATH_CODES + 2)
 
 

@@ -365,8 +365,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
     def _additive_model(self) -> NoReturn:
         raise ValueError(
             "AdaBoostRegressor predicts the weighted median of its trees, which is no sum of "
-            "trees, so it has no exact SHAP values; explain model.predict with shap.Explainer, or "
-            "fit a GradientBoostingRegressor"
+            "trees, so it has no exact SHAP values; explain its predictions with "
+            "shap.Explainer(model, X), or fit a GradientBoostingRegressor"
         )
 
     def _median(self, leaves: np.ndarray, n_trees: int) -> np.ndarray:

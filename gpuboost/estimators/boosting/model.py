@@ -81,8 +81,8 @@ class BoostedRounds(FittedTrees):
         if self.init is not None:
             raise ValueError(
                 f"the raw predictions start from those of init={type(self.init).__name__}(), which "
-                "SHAP values of trees do not explain; fit without init, or explain "
-                "model.predict with shap.Explainer"
+                "SHAP values of trees do not explain; fit without init, or explain the predictions "
+                "with shap.Explainer(model, X)"
             )
         return self._sum_of_trees(self.ensemble, self.baseline, 1.0, self.trees_per_round)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.prediction_cost import explanation_work
+from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.estimators.fitting.dependence import partial_dependence_by_recursion
 from gpuboost.estimators.model.explained import Explanation, as_explained
@@ -114,19 +116,46 @@ class ShapExplained:
 
     def _additive_model(self: Any) -> AdditiveModel:
         """The sum of trees that SHAP values explain."""
+        if self._model is None:
+            raise ValueError(
+                f"this {type(self).__name__} was fitted with base learners that are not trees of "
+                "gpuboost, so it has no exact SHAP values; explain its predictions with "
+                "shap.Explainer(model, X)"
+            )
         return self._model.additive(self._voting_rule())
 
-    def _explanation(self: Any, X: Any, background: Any, times_of: Any) -> Explanation:
+    def _explanation(self: Any, X: Any, background: Any) -> Explanation:
         """The `Explanation` of the rows of X."""
         model, other = self._additive_model(), None
         if background is not None:
-            other = self._run(background, lambda model, data, *rest: data)
+            with naming_background():
+                other = self._run(background, lambda model, data, *rest: data)
 
         def explain(trees: Any, data: Any, backend: Any, n_threads: int) -> Explanation:
             rows = None if other is None else as_explained(other, data, trees.mapper, backend)
             return Explanation(model, data, backend, n_threads, rows)
 
-        return self._run(X, explain, times_of)
+        return self._run(X, explain, times_of(other))
+
+
+@contextmanager
+def naming_background() -> Iterator[None]:
+    """Let errors of reading say that they are about ``background``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"background: {error}") from error
+
+
+def times_of(background: Any) -> Any:
+    """The function that estimates the seconds of an explanation in each backend."""
+    if background is None:
+        n_background = 1
+    elif isinstance(background, BinnedMatrix):
+        n_background = background.n_samples
+    else:
+        n_background = len(background)
+    return partial(explanation_work, n_background=n_background)
 
 
 def additive_model(estimator: Any) -> AdditiveModel:
@@ -136,17 +165,23 @@ def additive_model(estimator: Any) -> AdditiveModel:
 
 def explanation_of(estimator: Any, X: Any, background: Any = None) -> Explanation:
     """The `Explanation` of the rows of X."""
-    n_background = 1
-    if background is not None:
-        n_background = background.shape[0] if hasattr(background, "shape") else len(background)
-    times_of = partial(explanation_work, n_background=n_background)
-    return _with_trees(estimator)._explanation(X, background, times_of)
+    return _with_trees(estimator)._explanation(X, background)
 
 
 def _with_trees(estimator: Any) -> Any:
     """The fitted estimator that has the trees."""
     check_is_fitted(estimator)
     return getattr(estimator, "_boosting", None) or estimator
+
+
+def names_of_outputs(estimator: Any, n_outputs: int) -> list[list[str]]:
+    """Names of the outputs of `shaped` values: one list, or one for each output of classes."""
+    if n_outputs == 1:
+        return [[""]]
+    classes = getattr(estimator, "classes_", None)
+    if isinstance(classes, list):
+        return [[f"{k}: {each}" for each in own] for k, own in enumerate(classes)]
+    return [[str(each) for each in (range(n_outputs) if classes is None else classes)]]
 
 
 def shaped(estimator: Any, found: np.ndarray) -> Any:

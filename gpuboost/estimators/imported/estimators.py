@@ -21,7 +21,7 @@ from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.estimators.fitting import dependence, exportable
-from gpuboost.estimators.fitting.explanations import ShapExplained
+from gpuboost.estimators.fitting.explanations import ShapExplained, naming_background, times_of
 from gpuboost.estimators.fitting.mixins import score_of
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.imported.columns import KNOWN
@@ -189,15 +189,18 @@ class ImportedEstimator(ShapExplained, BaseEstimator):
     def _predictions(self, X: Any) -> Any:
         return predictions_of(self._model, self._raw(X))
 
-    def _explanation(self, X: Any, background: Any, times_of: Any) -> Explanation:
+    def _explanation(self, X: Any, background: Any) -> Explanation:
         """The `Explanation` of the rows of X."""
         columns, model = self._model.columns, self._model.additive(background is not None)
-        other = None if background is None else copy_to_host(columns.of(self._read(background)))
+        other = None
+        if background is not None:
+            with naming_background():
+                other = self._run(background, lambda rows, *rest: copy_to_host(columns.of(rows)))
 
         def explain(rows: Any, backend: Any, n_threads: int) -> Explanation:
             return Explanation(model, columns.of(rows), backend, n_threads, other)
 
-        return self._run(X, explain, times_of)
+        return self._run(X, explain, times_of(other))
 
     def _additive_model(self) -> AdditiveModel:
         """The sum of trees that SHAP values explain."""

@@ -140,7 +140,8 @@ class ImportedTrees:
         if self.leaf_sum.median_weights is not None:
             raise ValueError(
                 "this model predicts the weighted median of its trees, which is no sum of trees, "
-                "so it has no exact SHAP values; explain model.predict with shap.Explainer"
+                "so it has no exact SHAP values; explain its predictions with "
+                "shap.Explainer(model, X)"
             )
         if not has_background and not self._covers(self._additive_model.cover):
             raise ValueError(

@@ -125,7 +125,9 @@ class FittedTrees:
 
     def additive(self, voting: str) -> AdditiveModel:
         """The sum of trees that `predict` is, for explanations; always the same object."""
-        return self._additive_models.setdefault(voting, self._additive(voting))
+        if voting not in self._additive_models:
+            self._additive_models[voting] = self._additive(voting)
+        return self._additive_models[voting]
 
     def _additive(self, voting: str) -> AdditiveModel:
         ensemble = self.votes if voting == "hard" else self.ensemble

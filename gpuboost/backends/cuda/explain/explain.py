@@ -26,7 +26,7 @@ from gpuboost.backends.cuda.runtime.grid import STRIDING_BLOCKS
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.engine.explanations.additive import AdditiveModel, completed
 from gpuboost.engine.growth.frontier import Array
 
 SCRATCH_BYTES = 1 << 30  # of the paths of all threads, if these do not fit shared memory
@@ -53,22 +53,9 @@ def shap_interactions(runtime: Runtime, model: AdditiveModel, X: Array) -> np.nd
     def run(part: _Part) -> Array:
         for n_points, records in device_groups(runtime, model, PathFactors, PathPairs):
             part.launch("shap_interactions", n_points, *records, n_features=n_features)
-        return _complete(runtime, part.total).transpose(3, 0, 1, 2)
+        return completed(part.total.transpose(3, 0, 1, 2))
 
     return _run(runtime, model, X, (n_features, n_features, model.n_outputs), run)
-
-
-def _complete(runtime: Runtime, halves: Array) -> Array:
-    """Interactions of pairs whose two elements have parts of the sum, and SHAP values as diagonal.
-
-    In the result, the diagonal is what the other elements of a row leave of the SHAP value.
-    """
-    features = runtime.xp.arange(len(halves))
-    values = halves[features, features]
-    halves[features, features] = 0
-    found = halves + halves.transpose(1, 0, 2, 3)
-    found[features, features] = values - found.sum(axis=1)
-    return found
 
 
 def shap_against(runtime: Runtime, model: AdditiveModel, X: Array, background: Array) -> np.ndarray:

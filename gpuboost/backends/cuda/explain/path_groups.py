@@ -119,10 +119,15 @@ class PathWeights:
     stop: Array
     weights: Array
 
+    @property
+    def pitch(self) -> int:
+        """Length of a row of the weights."""
+        return self.weights.shape[1]
+
     @classmethod
     def of(cls, runtime: Runtime, trees: list[PathTree], n_points: int) -> PathWeights:
         """Copy to the device."""
-        weights = shapley_weights(max(tree.max_depth for tree in trees))
+        weights = shapley_weights(2 * max(tree.n_points for tree in trees))
         return cls(runtime.asarray(_stops(trees)), runtime.asarray(weights))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.explain.paths import PATH_ROWS, find_left, goes_left
+from gpuboost.backends.numba.explain.paths import find_left, goes_left
 from gpuboost.backends.numba.intrinsics import reference_at
 
 _SET = np.uint16(1)
@@ -39,7 +39,7 @@ def _enter(tree, edge, columns, other, state):
     turned = np.uint16(not is_left)
     other_passes = np.uint16(state.other_left[depth]) ^ turned
     n_reached = np.uint16(0)
-    for i in range(PATH_ROWS):
+    for i in range(reached.size):
         passes, row, from_other = left[i] ^ turned, row_before[i], other_before[i]
         is_new = (row | from_other) ^ _SET
         new_row = is_new & passes & (other_passes ^ _SET)
@@ -58,7 +58,7 @@ def _set_leaf(tree, edge, depth, scale, state):
     n_row, n_other, reached = state.n_row[depth], state.n_other[depth], state.reached[depth]
     for v in range(tree.value.shape[1]):
         value, own = tree.value[edge, v], state.leaf_sums[depth]
-        for i in range(PATH_ROWS):
+        for i in range(reached.size):
             own[0, v, i], own[1, v, i] = 0, 0
             if reached[i] == _SET:
                 own[0, v, i] = np.int64(value * tree.weights[n_row[i], n_other[i]] * scale)
@@ -74,17 +74,17 @@ def _close(tree, edge, depth, state, total):
     for v in range(tree.value.shape[1]):
         to = total[tree.feature[edge], tree.first_output + v]
         row_sum, other_sum = state.leaf_sums[depth, 0, v], state.leaf_sums[depth, 1, v]
-        for i in range(PATH_ROWS):
+        for i in range(to.size):
             added = row_sum[i] if of_row[i] != row_before[i] else np.int64(0)
             lost = other_sum[i] if of_other[i] != other_before[i] else np.int64(0)
             to[i] += added - lost
         for k in range(2):
             own, parent = state.leaf_sums[depth, k, v], state.leaf_sums[depth - 1, k, v]
             if is_first:
-                for i in range(PATH_ROWS):
+                for i in range(own.size):
                     parent[i] = own[i]
             else:
-                for i in range(PATH_ROWS):
+                for i in range(own.size):
                     parent[i] += own[i]
 
 

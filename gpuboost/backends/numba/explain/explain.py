@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from gpuboost.backends.numba.explain.path_dependent import add_interactions, add
 from gpuboost.backends.numba.explain.paths import PATH_ROWS, PathArrays, path_state
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
-from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.backends.packed import PackedEnsembles
+from gpuboost.engine.explanations.additive import AdditiveModel, completed
 from gpuboost.engine.explanations.path_trees import PathTree
 from gpuboost.engine.explanations.quadrature import shapley_weights
 
@@ -29,13 +31,7 @@ def shap_values(model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarr
 def shap_interactions(model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
     """Path-dependent interaction values: int64 (n, n_features, n_features, n_outputs)."""
     shape = model.n_features, model.n_features, model.n_outputs
-    halves = _run(model, X, n_threads, shape, add_interactions)
-    features = np.arange(model.n_features)
-    values = halves[:, features, features].copy()
-    halves[:, features, features] = 0
-    found = halves + halves.transpose(0, 2, 1, 3)
-    found[:, features, features] = values - found.sum(axis=2)
-    return found
+    return completed(_run(model, X, n_threads, shape, add_interactions))
 
 
 def shap_against(
@@ -59,16 +55,15 @@ def _run(
     """Totals of all rows, of the given shape for each row: int64 (n, *shape)."""
     scale = model.scale(n_background)
     columns = _blocks(X)
-    total = np.zeros((len(columns), *shape, PATH_ROWS), dtype=np.int64)
+    n_rows = columns.shape[2]  # of a block
+    total = np.zeros((len(columns), *shape, n_rows), dtype=np.int64)
     size = max(1, min(BLOCKS_OF_A_TASK, -(-len(columns) // (2 * n_threads))))
-    for trees in _groups(model):
-        references = [_reference(tree) for tree in trees]
-        addresses = np.array([tree.address for tree in references], dtype=np.int64)
-        depth, n_points = max(t.max_depth for t in trees), max(t.n_points for t in trees)
+    for group in _groups(model):
 
-        def run(blocks: slice, addresses: Any = addresses, like: Any = references[0]) -> None:
-            state = by_reference(path_state(depth, n_points, model.ensemble.n_values))  # noqa: B023
-            add(addresses, like, columns[blocks], *more, scale, state, total[blocks])
+        def run(blocks: slice, group: _Group = group) -> None:
+            state = path_state(n_rows, group.max_depth, group.n_points, model.ensemble.n_values)
+            given = group.addresses, group.trees[0], columns[blocks], *more
+            add(*given, scale, by_reference(state), total[blocks])
 
         list(map_in_order(run, row_chunks(len(columns), size), n_threads))
     found = np.moveaxis(total, -1, 1).reshape(-1, *shape)
@@ -76,15 +71,46 @@ def _run(
 
 
 def _blocks(X: np.ndarray) -> np.ndarray:
-    """Blocks of rows, the last one padded with 0: float64 (blocks, n_columns, `PATH_ROWS`)."""
-    n_blocks = -(-len(X) // PATH_ROWS)
-    found = np.zeros((n_blocks * PATH_ROWS, X.shape[1]))
+    """Blocks of rows, the last one padded with 0: float64 (blocks, n_columns, rows).
+
+    A block has `PATH_ROWS` rows; few rows are one block, of a multiple of 8 rows.
+    """
+    n_rows = min(PATH_ROWS, max(8, -(-len(X) // 8) * 8))
+    n_blocks = -(-len(X) // n_rows)
+    found = np.zeros((n_blocks * n_rows, X.shape[1]))
     found[: len(X)] = X
-    return np.ascontiguousarray(found.reshape(n_blocks, PATH_ROWS, -1).transpose(0, 2, 1))
+    return np.ascontiguousarray(found.reshape(n_blocks, n_rows, -1).transpose(0, 2, 1))
 
 
-def _groups(model: AdditiveModel) -> Iterator[list[PathTree]]:
-    """The trees that have edges, one group after another."""
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Trees that the blocks of a task take together: their `PathArrays` and largest sizes."""
+
+    trees: list[Reference]
+    addresses: np.ndarray
+    max_depth: int
+    n_points: int
+
+    @classmethod
+    def of(cls, trees: list[PathTree]) -> _Group:
+        found = [_reference(tree) for tree in trees]
+        addresses = np.array([each.address for each in found], dtype=np.int64)
+        max_depth, n_points = (max(t.max_depth for t in trees), max(t.n_points for t in trees))
+        return cls(found, addresses, max_depth, n_points)
+
+
+_groups_of: PackedEnsembles[list[_Group]] = PackedEnsembles()
+
+
+def _groups(model: AdditiveModel) -> Iterable[_Group]:
+    """The trees in groups, which are kept if the model keeps its trees."""
+    if model.keeps_trees:
+        return _groups_of.of((model,), None, lambda: list(_make_groups(model)))
+    return _make_groups(model)
+
+
+def _make_groups(model: AdditiveModel) -> Iterator[_Group]:
+    """Groups of the trees that have edges, one after another."""
     found: list[PathTree] = []
     n_edges = 0
     for number in range(model.ensemble.n_trees):
@@ -92,14 +118,14 @@ def _groups(model: AdditiveModel) -> Iterator[list[PathTree]]:
         n_edges += tree.n_edges
         found += [tree] if tree.n_edges else []
         if n_edges >= EDGES_OF_A_GROUP:
-            yield found
+            yield _Group.of(found)
             found, n_edges = [], 0
     if found:
-        yield found
+        yield _Group.of(found)
 
 
 def _reference(tree: PathTree) -> Reference:
     """The tree for compiled code."""
     own = {name: getattr(tree, name) for name in PathArrays._fields if name != "weights"}
     arrays = {k: contiguous(v, v.dtype) for k, v in own.items() if isinstance(v, np.ndarray)}
-    return by_reference(PathArrays(**own | arrays, weights=shapley_weights(tree.max_depth)))
+    return by_reference(PathArrays(**own | arrays, weights=shapley_weights(2 * tree.n_points)))

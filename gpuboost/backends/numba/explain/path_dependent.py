@@ -9,7 +9,6 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.explain.paths import (
-    PATH_ROWS,
     add_to_parent,
     enter,
     find_steps,
@@ -25,15 +24,15 @@ def _add_sum(found, n_points, scale, total):
     sums = found[0]
     for q in range(1, n_points):
         own = found[q]
-        for i in range(PATH_ROWS):
+        for i in range(sums.size):
             sums[i] += own[i]
-    for i in range(PATH_ROWS):
+    for i in range(sums.size):
         total[i] += np.int64(sums[i] * scale)
 
 
 @inlined
 def _add_values(tree, columns, scale, state, total):
-    """Add a tree's contributions to a block: ``total`` (n_features, n_outputs, `PATH_ROWS`)."""
+    """Add a tree's contributions to a block: ``total`` (n_features, n_outputs, rows)."""
     for edge in range(tree.depth.size):
         depth = enter(tree, edge, columns, state)
         multiply(tree, edge, depth, state)
@@ -56,10 +55,10 @@ def add_shap_values(trees, like, columns, scale, state, total):
     ----------
     trees : int64 (n_trees,)
         Addresses of `PathArrays` with the type of ``like``.
-    columns : float64 (blocks, n_columns, `PATH_ROWS`)
+    columns : float64 (blocks, n_columns, rows)
     scale : float64
     state : PathState
-    total : int64 (blocks, n_features, n_outputs, `PATH_ROWS`)
+    total : int64 (blocks, n_features, n_outputs, rows)
     """
     for number in range(trees.size):
         tree = reference_at(trees, number, like)
@@ -83,7 +82,7 @@ def _list_features(tree, edge, depth, state):
 def _add_pair(tree, other, depth, scale, state, total):
     """Add the interaction of the feature of ``state.found`` with that of the edge ``other``."""
     passed = state.passed[depth]
-    for i in range(PATH_ROWS):
+    for i in range(passed.size):
         sums = 0.0
         for q in range(tree.step.shape[1]):
             first, second = tree.marginal[other, q, 0], tree.marginal[other, q, 1]
@@ -94,7 +93,7 @@ def _add_pair(tree, other, depth, scale, state, total):
 
 @inlined
 def _add_interactions(tree, columns, scale, state, total):
-    """Add a tree's contributions: ``total`` (n_features, n_features, n_outputs, `PATH_ROWS`).
+    """Add a tree's contributions: ``total`` (n_features, n_features, n_outputs, rows).
 
     The diagonal is the SHAP values; otherwise, only one of the two elements of a pair is set.
     """
@@ -123,7 +122,7 @@ def _add_interactions(tree, columns, scale, state, total):
 def add_interactions(trees, like, columns, scale, state, total):
     """Add the interactions of trees; see `add_shap_values`.
 
-    ``total`` is int64 (blocks, n_features, n_features, n_outputs, `PATH_ROWS`). Its diagonal
+    ``total`` is int64 (blocks, n_features, n_features, n_outputs, rows). Its diagonal
     becomes the SHAP values; each interaction is divided between the two elements of its pair.
     """
     for number in range(trees.size):

@@ -1,4 +1,4 @@
-"""Blocks of `PATH_ROWS` rows on the paths of trees; see `engine.explanations.path_trees`.
+"""Blocks of rows on the paths of trees; see `engine.explanations.path_trees`.
 
 A block takes the edges of a tree in order. Each loop over its rows has no branch, so that LLVM
 makes vectors of it. What depends on the path is stored by depth, so that it stays in the cache.
@@ -16,9 +16,7 @@ import numpy as np
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import inlined
 
-PATH_ROWS = (
-    64  # rows of a block (measured: loops over fewer rows take longer, and more leave the L1)
-)
+PATH_ROWS = 64  # of a block: with fewer, loops take longer; with more, sums leave the cache
 
 
 class PathArrays(NamedTuple):
@@ -50,22 +48,22 @@ class PathState(NamedTuple):
     ----------
     edge, other_left : int64 (depths,)
         The edges of the path; whether a background row goes left at the split above.
-    left, passed, code : int64 (depths, PATH_ROWS)
+    left, passed, code : int64 (depths, rows)
         Whether rows go left at the split above; whether they pass all splits on the edge's feature;
         the code of `engine.explanations.path_trees`.
-    product : float64 (depths, n_points, PATH_ROWS)
+    product : float64 (depths, n_points, rows)
         C, the product of the features' factors.
-    sums : float64 (depths, n_values, n_points, PATH_ROWS)
+    sums : float64 (depths, n_values, n_points, rows)
         S, the sums over the leaves below.
-    found : float64 (n_points, PATH_ROWS)
+    found : float64 (n_points, rows)
     n_last : int64 (depths,)
     last : int64 (depths, depths)
         The depths at which the path has the last edge of each of its features, and their number.
-    goes_left, of_row, of_other, n_row, n_other, reached : uint16 (depths, PATH_ROWS)
+    goes_left, of_row, of_other, n_row, n_other, reached : uint16 (depths, rows)
         Of interventional values (`against`): whether rows go left at the split above; whether the
         edge's feature must come from the row, or from the background row; the numbers of features
         for which this holds; whether the rows can reach the node.
-    leaf_sums : int64 (depths, 2, n_values, PATH_ROWS)
+    leaf_sums : int64 (depths, 2, n_values, rows)
         The two kinds of contributions of the leaves below.
     """
 
@@ -88,12 +86,12 @@ class PathState(NamedTuple):
     leaf_sums: np.ndarray
 
 
-def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
-    """Work memory for trees up to these sizes, with the state of the root."""
+def path_state(n_rows: int, max_depth: int, n_points: int, n_values: int) -> PathState:
+    """Work memory for blocks of ``n_rows`` and trees up to these sizes, at the root."""
     depths = max_depth + 1
 
     def flags(value: int, dtype: type = np.uint16) -> np.ndarray:
-        return np.full((depths, PATH_ROWS), value, dtype)
+        return np.full((depths, n_rows), value, dtype)
 
     return PathState(
         edge=np.zeros(depths, np.int64),
@@ -101,9 +99,9 @@ def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
         left=flags(1, np.int64),
         passed=flags(1, np.int64),
         code=flags(1, np.int64),
-        product=np.ones((depths, n_points, PATH_ROWS)),
-        sums=np.zeros((depths, n_values, n_points, PATH_ROWS)),
-        found=np.zeros((n_points, PATH_ROWS)),
+        product=np.ones((depths, n_points, n_rows)),
+        sums=np.zeros((depths, n_values, n_points, n_rows)),
+        found=np.zeros((n_points, n_rows)),
         n_last=np.zeros(depths, np.int64),
         last=np.zeros((depths, depths), np.int64),
         goes_left=flags(0),
@@ -112,7 +110,7 @@ def path_state(max_depth: int, n_points: int, n_values: int) -> PathState:
         n_row=flags(0),
         n_other=flags(0),
         reached=flags(1),
-        leaf_sums=np.zeros((depths, 2, n_values, PATH_ROWS), np.int64),
+        leaf_sums=np.zeros((depths, 2, n_values, n_rows), np.int64),
     )
 
 
@@ -133,10 +131,10 @@ def find_left(tree, edge, columns, left):
     x = columns[tree.column[edge]]
     if tree.category[edge] < 0:  # without branches in the loop
         threshold, missing_left = tree.threshold[edge], tree.missing_left[edge]
-        for i in range(PATH_ROWS):
+        for i in range(left.size):
             left[i] = (x[i] <= threshold) | ((x[i] != x[i]) & missing_left)
     else:
-        for i in range(PATH_ROWS):
+        for i in range(left.size):
             left[i] = goes_left(tree, edge, x[i])
 
 
@@ -144,7 +142,7 @@ def find_left(tree, edge, columns, left):
 def enter(tree, edge, columns, state):
     """Go down an edge, after all earlier ones; return its depth.
 
-    ``columns`` is (n_columns, `PATH_ROWS`).
+    ``columns`` is (n_columns, rows).
     """
     depth, is_left = tree.depth[edge], np.int64(tree.is_left[edge])
     left, before = state.left[depth], state.passed[tree.previous[edge]]
@@ -152,7 +150,7 @@ def enter(tree, edge, columns, state):
     state.edge[depth] = edge
     if is_left == 1:
         find_left(tree, edge, columns, left)
-    for i in range(PATH_ROWS):
+    for i in range(passed.size):
         now = before[i] & np.int64(left[i] == is_left)
         code[i], passed[i] = before[i] + now, now
     return depth
@@ -175,7 +173,7 @@ def multiply(tree, edge, depth, state):
             state.product[depth - 1, q],
             tree.ratio[edge, q],
         )
-        for i in range(PATH_ROWS):
+        for i in range(own.size):
             own[i] = above[i] * _of_code(table, code[i])
 
 
@@ -186,7 +184,7 @@ def set_leaf(tree, edge, depth, state):
         value = tree.value[edge, v]
         for q in range(tree.ratio.shape[1]):
             own, product = state.sums[depth, v, q], state.product[depth, q]
-            for i in range(PATH_ROWS):
+            for i in range(own.size):
                 own[i] = product[i] * value
 
 
@@ -196,7 +194,7 @@ def find_steps(tree, edge, depth, v, state):
     code = state.code[depth]
     for q in range(tree.step.shape[1]):
         own, sums, table = state.found[q], state.sums[depth, v, q], tree.step[edge, q]
-        for i in range(PATH_ROWS):
+        for i in range(own.size):
             own[i] = sums[i] * _of_code(table, code[i])
 
 
@@ -208,8 +206,8 @@ def add_to_parent(tree, edge, depth, state):
         for q in range(tree.ratio.shape[1]):
             own, above = state.sums[depth, v, q], state.sums[depth - 1, v, q]
             if is_first:
-                for i in range(PATH_ROWS):
+                for i in range(own.size):
                     above[i] = own[i]
             else:
-                for i in range(PATH_ROWS):
+                for i in range(own.size):
                     above[i] += own[i]
