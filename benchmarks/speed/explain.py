@@ -32,7 +32,7 @@ class Explained:
     Attributes
     ----------
     peer : str
-        The library that trained the model, and that gpuboost is compared with.
+        The library that gpuboost is compared with; XGBoost and LightGBM also grow the trees.
     kind : {"values", "interactions", "background"}
         Path-dependent values, interaction values, or values against `BACKGROUND` rows.
     rows : int
@@ -183,7 +183,7 @@ def explain_table(content: Content) -> str:
         times = [f"{seconds[name]:.3f}" for name in (OURS, record["peer"])]
         ratio = f"{record['ratio']:.4f}{allowed}"
         rows.append([record["case"], *times, ratio, f"{record['difference']:.1e}"])
-    header = ["case", OURS, "its own library", "ratio (allowed)", "largest difference"]
+    header = ["case", OURS, "other library", "ratio (allowed)", "largest difference"]
     note = (
         f"Seconds with {threads_of(content['records'])}, medians of alternating runs. Both "
         "libraries explain the same trees; the difference is relative to the largest value "

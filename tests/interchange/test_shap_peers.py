@@ -125,19 +125,17 @@ def test_shap_explainers_join_several_outputs_of_classes():
     assert np.array_equal(found.base_values[0], np.concatenate(expected))
     assert found.output_names == ["0: 0", "0: 1", "0: 2", "1: 0", "1: 1"]
     assert np.array_equal(explainer.shap_values(X[0]), found.values[0])
-    names = shap.TreeExplainer(gpuboost.ExtraTreesClassifier(**FEW).fit(X, CLASSES))(
-        X[:2]
-    ).output_names
-    assert names == ["0", "1", "2"]
+    forest = gpuboost.ExtraTreesClassifier(**FEW).fit(X, CLASSES)
+    assert shap.TreeExplainer(forest)(X[:2]).output_names == ["0", "1", "2"]
 
 
 def test_models_without_exact_values_are_explained_by_their_predictions():
-    from sklearn.svm import SVC
+    from sklearn.linear_model import LogisticRegression
 
     init = gpuboost.DecisionTreeClassifier(max_depth=1)
     labels = np.where(CLASSES > 0, "yes", "no")
     boosting = gpuboost.GradientBoostingClassifier(**FEW, init=init).fit(X, labels)
-    bagging = gpuboost.BaggingClassifier(SVC(probability=False), n_estimators=2).fit(X, labels)
+    bagging = gpuboost.BaggingClassifier(LogisticRegression(), n_estimators=2).fit(X, labels)
     for model in (boosting, bagging):
         found = shap.Explainer(model, X[:20])(X[:2])
         total = found.values.sum(axis=1) + found.base_values
@@ -152,7 +150,7 @@ def test_imported_models_have_explainers_and_background():
     explainer = shap.TreeExplainer(model, X[:9])
     found = explainer(X[:5])
     assert close(found.values.sum(axis=1) + found.base_values, model.predict(X[:5]), 1e-5)
-    with pytest.raises(TypeError, match="background: .* predicts on dense arrays"):
+    with pytest.raises(TypeError, match=r"background: .* predicts on dense arrays"):
         model.shap_values(X[:5], background=gpuboost.Dataset(X))
 
 
