@@ -54,7 +54,7 @@ def explanation_work(
 
     ``n_background`` is 1 for path-dependent values.
     """
-    edges, rows = float(len(ensemble.left)), float(n_samples * n_background)
+    edges, rows = float(len(ensemble.left)), float(max(n_samples, 8) * n_background)
     copied = float(n_samples) * row_bytes + EDGE_BYTES * edges
     traffic = EDGE_TRAFFIC * edges * rows
     return WorkTimes(
