@@ -111,9 +111,9 @@ def bias_variance(
     n_bootstraps : int
         Number of fits, at least 2.
     X_test, y_test : as X and y, optional
-        Rows to predict, in place of out-of-bag rows.
+        Rows to predict, in place of out-of-bag rows; y must have their classes.
     truth : array-like of shape (n_samples,), optional
-        The best prediction of each predicted row, if it is known.
+        The best prediction of each predicted row, if it is known; y must have its classes.
     random_state : int, RandomState or None
         Source of the bootstrap samples.
 
@@ -142,24 +142,13 @@ def bias_variance(
     n_bootstraps = integer_at_least("n_bootstraps", n_bootstraps, MIN_PREDICTIONS)
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test belong together; pass both, or neither of them")
-    X, X_test = _rows(X), None if X_test is None else _rows(X_test)
-    y, y_test, truth = copied_to_host(y, y_test, truth)
-    y = _vector(y, "y")
-    check_same_length(range(_num_samples(X)), y)
-    target = y if y_test is None else _vector(y_test, "y_test")
+    X, y = _read_rows(X, y, ("X", "y"))
+    target = y
     if X_test is not None:
-        check_same_length(range(_num_samples(X_test)), target, ("X_test", "y_test"))
-    best = target if truth is None else _vector(truth, "truth")
-    if len(best) != len(target):
-        raise ValueError(
-            f"truth has {len(best)} values, but {len(target)} rows are predicted; pass the best "
-            "prediction of each of them"
-        )
+        X_test, target = _read_rows(X_test, y_test, ("X_test", "y_test"))
+    best = target if truth is None else _read_truth(truth, len(target))
     classes = check_classes(y)[1] if is_classifier(estimator) else None
-    targets = [
-        _numbers(given, classes, name)
-        for given, name in ((target, "y" if y_test is None else "y_test"), (best, "truth"))
-    ]
+    targets = _numbers(target, classes, "y_test"), _numbers(best, classes, "truth")
     found = np.full((n_bootstraps, len(target)), np.nan)
     sampler = RowSampler(WITH_REPLACEMENT, len(y), len(y), draw_seed(random_state))
     for number, own in enumerate(found):
@@ -199,15 +188,28 @@ def _fit_and_predict(
     return rows, copied_to_host(model.predict(_safe_indexing(X, rows)))[0]
 
 
-def _rows(X: Any) -> Any:
-    """X on the host, as a table whose rows can be selected."""
-    X = collected(copied_to_host(X)[0])
-    return X.tocsr() if is_sparse(X) else X
+def _read_rows(X: Any, y: Any, names: tuple[str, str]) -> tuple[Any, np.ndarray]:
+    """A table whose rows can be selected, and the targets of its rows, on the host."""
+    X, y = collected(copied_to_host(X)[0]), _vector(y, names[1])
+    X = X.tocsr() if is_sparse(X) else X
+    check_same_length(range(_num_samples(X)), y, names)
+    return X, y
+
+
+def _read_truth(truth: Any, n_predicted: int) -> np.ndarray:
+    """The best predictions of the rows that are predicted."""
+    best = _vector(truth, "truth")
+    if len(best) != n_predicted:
+        raise ValueError(
+            f"truth has {len(best)} values, but {n_predicted} rows are predicted; pass the best "
+            "prediction of each of them"
+        )
+    return best
 
 
 def _vector(given: Any, name: str) -> np.ndarray:
-    """Targets as a vector."""
-    y = np.asarray(given)
+    """Targets as a vector, on the host."""
+    y = np.asarray(copied_to_host(given)[0])
     if y.ndim != 1:
         raise ValueError(
             f"{name} must have the shape (n_samples,), got {y.shape}: the losses are those of one "
