@@ -125,13 +125,14 @@ def codes_among(
     ValueError
         If a class is not known.
     """
-    unknown = np.setdiff1d(classes, known)
-    if len(unknown):
+    code_of = {label: code for code, label in enumerate(known.tolist())}  # 1 is not "1"
+    unknown = [label for label in classes.tolist() if label not in code_of]
+    if unknown:
         raise ValueError(
             f"{what} has the classes {unknown!r:.80}, which y of fit does not have; "
             "leave out the rows of these classes"
         )
-    place = np.searchsorted(known, classes).astype(np.int32)
+    place = np.array([code_of[label] for label in classes.tolist()], dtype=np.int32)
     return array_module(codes).asarray(place)[codes]
 
 

@@ -168,8 +168,7 @@ def read_table(X: Any) -> Table:
         check_shape(X)
         to_floats(np.empty(0, X.dtype), None)  # an error if they are complex
         return SparseTable(SparseFeatures.of(X, _float_type(X.dtype)), *X.shape)
-    if nw.dependencies.is_polars_lazyframe(X):
-        X = X.collect()
+    X = collected(X)
     if nw.dependencies.is_into_dataframe(X):
         return _read_frame(X)
     # Arrow tables and record batches of any library have one of these methods. So have Series of
@@ -180,6 +179,11 @@ def read_table(X: Any) -> Table:
     array = X if is_cupy_array(X) else as_host_array(X, "X")
     check_shape(array)
     return ArrayTable(array, *array.shape)
+
+
+def collected(X: Any) -> Any:
+    """The data frame of a lazy frame of polars; other objects as given."""
+    return X.collect() if nw.dependencies.is_polars_lazyframe(X) else X
 
 
 def _arrow_table(X: Any) -> Any:

@@ -254,12 +254,12 @@ def check_target_given(shape: tuple[int, ...], y: Any, owner: str) -> None:
         )
 
 
-def check_same_length(X: Any, y: Any) -> None:
+def check_same_length(X: Any, y: Any, names: tuple[str, str] = ("X", "y")) -> None:
     """Check that X and y have the same length."""
     if len(X) != len(y):
         raise ValueError(
-            "Found input variables with inconsistent numbers of samples: X has "
-            f"{len(X)} rows and y has {len(y)}; they must be equal"
+            f"Found input variables with inconsistent numbers of samples: {names[0]} has "
+            f"{len(X)} rows and {names[1]} has {len(y)}; they must be equal"
         )
 
 

@@ -26,13 +26,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
+from gpuboost.data.arrays import is_sparse
+from gpuboost.data.class_labels import check_classes, codes_among
 from gpuboost.data.parameters import integer_at_least
+from gpuboost.data.tables import collected
+from gpuboost.data.validation import check_same_length
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.inputs.parameters import draw_seed
 
-FEWEST_PREDICTIONS = 2  # of a row, from which its variance can be estimated
+MIN_PREDICTIONS = 2  # of a row, from which its variance can be estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +99,8 @@ def bias_variance(
     bias can come out negative. Bootstrap samples stand for new samples: they have about 63% of the
     rows, so the parts are those of a learner with fewer rows. They also share the noise of these
     rows, which counts as bias: for learners that follow single rows, such as deep trees, the bias
-    comes out too large. The loss is that of rows that a model has not seen. If the estimator has no
-    integer as its ``random_state``, the variance contains that of its random numbers.
+    comes out too large. The loss is that of rows that a model has not seen. If the ``random_state``
+    of the estimator is None, the variance contains that of its random numbers.
 
     Parameters
     ----------
@@ -106,9 +111,9 @@ def bias_variance(
     n_bootstraps : int
         Number of fits, at least 2.
     X_test, y_test : as X and y, optional
-        Rows to predict, in place of out-of-bag rows.
+        Rows to predict, in place of out-of-bag rows; y must have their classes.
     truth : array-like of shape (n_samples,), optional
-        The best prediction of each predicted row, if it is known.
+        The best prediction of each predicted row, if it is known; y must have its classes.
     random_state : int, RandomState or None
         Source of the bootstrap samples.
 
@@ -134,29 +139,27 @@ def bias_variance(
     >>> stump.bias > deep.bias and stump.variance < deep.variance
     True
     """
-    n_bootstraps = integer_at_least("n_bootstraps", n_bootstraps, FEWEST_PREDICTIONS)
+    n_bootstraps = integer_at_least("n_bootstraps", n_bootstraps, MIN_PREDICTIONS)
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test belong together; pass both, or neither of them")
-    X, y, X_test, y_test, truth = copied_to_host(X, y, X_test, y_test, truth)
-    y = _vector(y, "y")
-    target = y if y_test is None else _vector(y_test, "y_test")
-    best = target if truth is None else _vector(truth, "truth")
-    if len(best) != len(target):
-        raise ValueError(
-            f"truth has {len(best)} values, but {len(target)} rows are predicted; pass the best "
-            "prediction of each of them"
-        )
-    classes = np.unique(np.concatenate([y, target, best])) if is_classifier(estimator) else None
+    X, y = _read_rows(X, y, ("X", "y"))
+    target = y
+    if X_test is not None:
+        X_test, target = _read_rows(X_test, y_test, ("X_test", "y_test"))
+    best = target if truth is None else _read_truth(truth, len(target))
+    classes = check_classes(y)[1] if is_classifier(estimator) else None
+    targets = _numbers(target, classes, "y_test"), _numbers(best, classes, "truth")
     found = np.full((n_bootstraps, len(target)), np.nan)
     sampler = RowSampler(WITH_REPLACEMENT, len(y), len(y), draw_seed(random_state))
     for number, own in enumerate(found):
         rows, predicted = _fit_and_predict(estimator, X, y, X_test, sampler.draw_counts(number))
-        own[rows] = _numbers(predicted, classes)
-    known = (~np.isnan(found)).sum(axis=0) >= FEWEST_PREDICTIONS
+        if len(predicted):
+            own[rows] = _numbers(predicted, classes, "a prediction")
+    known = (~np.isnan(found)).sum(axis=0) >= MIN_PREDICTIONS
     _check_predictions(known, n_bootstraps)
-    targets = (_numbers(given, classes)[known] for given in (target, best))
     parts_of = _squared_error if classes is None else _zero_one_loss
-    *parts, noise = parts_of(found[:, known], *targets).mean(axis=1).tolist()
+    known_targets = (own[known] for own in targets)
+    *parts, noise = parts_of(found[:, known], *known_targets).mean(axis=1).tolist()
     loss, bias, variance, net_variance = parts
     noise = None if truth is None else noise
     return BiasVariance(loss, bias, variance, net_variance, noise, int(known.sum()))
@@ -185,9 +188,28 @@ def _fit_and_predict(
     return rows, copied_to_host(model.predict(_safe_indexing(X, rows)))[0]
 
 
+def _read_rows(X: Any, y: Any, names: tuple[str, str]) -> tuple[Any, np.ndarray]:
+    """A table whose rows can be selected, and the targets of its rows, on the host."""
+    X, y = collected(copied_to_host(X)[0]), _vector(y, names[1])
+    X = X.tocsr() if is_sparse(X) else X
+    check_same_length(range(_num_samples(X)), y, names)
+    return X, y
+
+
+def _read_truth(truth: Any, n_predicted: int) -> np.ndarray:
+    """The best predictions of the rows that are predicted."""
+    best = _vector(truth, "truth")
+    if len(best) != n_predicted:
+        raise ValueError(
+            f"truth has {len(best)} values, but {n_predicted} rows are predicted; pass the best "
+            "prediction of each of them"
+        )
+    return best
+
+
 def _vector(given: Any, name: str) -> np.ndarray:
-    """Targets as a vector."""
-    y = np.asarray(given)
+    """Targets as a vector, on the host."""
+    y = np.asarray(copied_to_host(given)[0])
     if y.ndim != 1:
         raise ValueError(
             f"{name} must have the shape (n_samples,), got {y.shape}: the losses are those of one "
@@ -196,9 +218,11 @@ def _vector(given: Any, name: str) -> np.ndarray:
     return y
 
 
-def _numbers(values: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+def _numbers(values: np.ndarray, classes: np.ndarray | None, name: str) -> np.ndarray:
     """Values, or the indices of classes, as float64."""
-    return np.asarray(values if classes is None else np.searchsorted(classes, values), float)
+    if classes is not None:
+        values = codes_among(classes, *check_classes(values), name)
+    return np.asarray(values, float)
 
 
 def _squared_error(found: np.ndarray, y: np.ndarray, best: np.ndarray) -> np.ndarray:

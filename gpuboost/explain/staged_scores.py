@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.arrays import as_host_array
 from gpuboost.data.parameters import integer_between
+from gpuboost.data.validation import check_same_length, check_weights
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.sampling import ALL_ROWS
 from gpuboost.estimators.adaboost.estimators import AdaBoost, AdaBoostClassifier
@@ -41,14 +42,18 @@ class LearningCurve:
         Score of the validation rows; None without them.
     out_of_bag : ndarray of float64 of shape (n_points,), or None
         Score of the training rows, each predicted by the trees that were not grown on it; rows
-        without such a tree are left out, and NaN stands for too few rows. None if each tree was
-        grown on all rows, in boosting and in AdaBoost.
+        without such a tree are left out, and NaN means that the others have no score, for example
+        because there are too few or none of one class. None if each tree was grown on all rows, in
+        boosting and in AdaBoost.
+    metric : str
+        Name of the score.
     """
 
     n_estimators: np.ndarray
     train: np.ndarray
     validation: np.ndarray | None
     out_of_bag: np.ndarray | None
+    metric: str
 
 
 def learning_curve(
@@ -88,8 +93,9 @@ def learning_curve(
         Weights of the rows in scores.
     scoring : str, callable or None
         Name of a scorer of scikit-learn, or a function ``scoring(estimator, X, y)``; the estimator
-        that it gets predicts these rows only. None means the estimator's `score`: accuracy or R2.
-    n_estimators : array-like of int, optional
+        that it gets predicts these rows only. For out-of-bag rows, its X has their number, but no
+        columns. None means the estimator's `score`: accuracy or R2.
+    n_estimators : int or array-like of int, optional
         Numbers of trees to score. None means all.
 
     Returns
@@ -122,29 +128,51 @@ def learning_curve(
             "sklearn.model_selection.learning_curve, by number of rows, for other models"
         )
     points = _points(n_estimators, getattr(estimator, "_boosting", estimator))
-    scorer, validation, out_of_bag = check_scoring(estimator, scoring), None, None
-
-    def scores(stages: Iterable[Stage], *rows: Any) -> np.ndarray:
-        return _scores(scorer, stages, points, *rows)
-
-    rows = X, *copied_to_host(y, sample_weight)
+    _check_pairs(X_val, y_val, sample_weight_val)
+    scorer, metric = check_scoring(estimator, scoring), _name_of(scoring, estimator)
+    rows = _targets(y, sample_weight, "y")
+    validation = out_of_bag = None
     if X_val is not None:
-        validation_rows = X_val, *copied_to_host(y_val, sample_weight_val)
-        validation = scores(_stages(estimator, X_val), *validation_rows)
+        validation_rows = _targets(y_val, sample_weight_val, "y_val")
+        validation = _scores(scorer, _stages(estimator, X_val, points), X_val, *validation_rows)
     if not isinstance(estimator, TreeEnsemble):
-        return LearningCurve(points, scores(_stages(estimator, X), *rows), validation, None)
+        train = _scores(scorer, _stages(estimator, X, points), X, *rows)
+        return LearningCurve(points, train, validation, None, metric)
     leaves, batches = copy_to_host(estimator._leaves(X)), estimator._model.batches
     if any(batch.sampler.method != ALL_ROWS for batch in batches):
         check_training_rows(batches, len(leaves))
         masks = (is_out_of_bag(own.sampler, tree) for own in batches for tree in own.trees)
-        out_of_bag = scores(_forest_stages(estimator, leaves, masks), *rows)
-    train = scores(_forest_stages(estimator, leaves), *rows)
-    return LearningCurve(points, train, validation, out_of_bag)
+        stages = _forest_stages(estimator, leaves, points, masks)
+        out_of_bag = _scores(scorer, stages, np.empty((len(leaves), 0)), *rows)
+    train = _scores(scorer, _forest_stages(estimator, leaves, points), X, *rows)
+    return LearningCurve(points, train, validation, out_of_bag, metric)
 
 
 # A fitted copy of an estimator, with the predictions of its first trees for some rows and for
-# nothing else, and the mask of the rows that it predicts; None means all.
-Stage = tuple[Any, np.ndarray | None]
+# nothing else, and the mask of the rows that it predicts.
+Stage = tuple[Any, np.ndarray]
+
+
+def _check_pairs(X_val: Any, y_val: Any, sample_weight_val: Any) -> None:
+    """Check that validation rows are complete."""
+    if (X_val is None) != (y_val is None) or (X_val is None and sample_weight_val is not None):
+        raise ValueError(
+            "X_val and y_val belong together, and sample_weight_val belongs to them; pass X_val "
+            "and y_val, or none of the three"
+        )
+
+
+def _targets(y: Any, weights: Any, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Targets and weights of rows, on the host."""
+    y, weights = as_host_array(y, name), copied_to_host(weights)[0]
+    return y, check_weights(weights, len(y))
+
+
+def _name_of(scoring: Any, estimator: Any) -> str:
+    """The name of a score."""
+    if scoring is None:
+        return "accuracy" if is_classifier(estimator) else "R2"
+    return str(getattr(scoring, "__name__", scoring))
 
 
 def _points(n_estimators: Any, estimator: Any) -> np.ndarray:
@@ -153,31 +181,41 @@ def _points(n_estimators: Any, estimator: Any) -> np.ndarray:
     n_fitted = getattr(model, "n_rounds", model.ensemble.n_trees)
     if n_estimators is None:
         return np.arange(1, n_fitted + 1)
-    given = [integer_between("n_estimators", each, 1, n_fitted) for each in n_estimators]
-    return np.unique(given)
+    numbers = np.atleast_1d(n_estimators)
+    if not len(numbers):
+        raise ValueError("n_estimators is empty; pass numbers of trees, or None for all")
+    return np.unique([integer_between("n_estimators", each, 1, n_fitted) for each in numbers])
 
 
-def _stages(estimator: Any, X: Any) -> Iterator[Stage]:
-    """The models of the first tree, of the first two, and so on, for X."""
+def _stages(estimator: Any, X: Any, points: np.ndarray) -> Iterator[Stage]:
+    """The models of the first trees, whose numbers are the points, for X."""
     if isinstance(estimator, HistGradientBoosting):
-        for own, _ in _stages(estimator._boosting, X):
-            yield _with_attribute(estimator, "_boosting", own), None
+        for own, seen in _stages(estimator._boosting, X, points):
+            yield _with_attribute(estimator, "_boosting", own), seen
         return
     if isinstance(estimator, TreeEnsemble):
-        yield from _forest_stages(estimator, copy_to_host(estimator._leaves(X)))
+        yield from _forest_stages(estimator, copy_to_host(estimator._leaves(X)), points)
         return
     if isinstance(estimator, GradientBoosting):
-        name, staged = "_raw_predictions", estimator._staged_raw(X)
+        name, staged = "_raw_predictions", _at(points, estimator._staged_raw(X))
     elif isinstance(estimator, AdaBoostClassifier):
-        name, staged = "decision_function", estimator.staged_decision_function(X)
+        name, staged = "decision_function", _at(points, estimator.staged_decision_function(X))
     else:
-        name, staged = "predict", estimator.staged_predict(X)
+        leaves = estimator._leaves(X)
+        name, staged = "predict", (estimator._median(leaves, n) for n in points.tolist())
     for values in staged:
-        yield _predicting(estimator, name, copy_to_host(values)), None
+        yield _predicting(estimator, name, copy_to_host(values)), np.ones(len(values), bool)
+
+
+def _at(points: np.ndarray, staged: Iterable[Any]) -> Iterator[Any]:
+    """The items whose numbers, from 1, are the points."""
+    wanted = set(points.tolist())
+    first = enumerate(islice(staged, max(wanted)), 1)
+    return (each for number, each in first if number in wanted)
 
 
 def _forest_stages(
-    estimator: Any, leaves: np.ndarray, masks: Iterable[Any] | None = None
+    estimator: Any, leaves: np.ndarray, points: np.ndarray, masks: Iterable[Any] | None = None
 ) -> Iterator[Stage]:
     """The same for forests and bagging, by the leaves (n, n_trees) of the rows.
 
@@ -187,10 +225,15 @@ def _forest_stages(
     ensemble = estimator._model.votes if is_hard else estimator._ensemble
     total, count = np.zeros((len(leaves), ensemble.n_values)), np.zeros(len(leaves))
     every: Iterable[Any] = repeat(True, ensemble.n_trees) if masks is None else masks
-    for tree, mask in enumerate(every):
-        total += np.where(mask, ensemble.value[ensemble.offset[tree] + leaves[:, tree]].T, 0.0).T
-        count += mask
-        seen = count > 0.0
+
+    def added() -> Iterator[np.ndarray]:
+        for tree, mask in enumerate(every):
+            values = ensemble.value[ensemble.offset[tree] + leaves[:, tree]]
+            np.add(total, np.where(mask, values.T, 0.0).T, out=total)
+            np.add(count, mask, out=count)
+            yield count > 0.0
+
+    for seen in _at(points, added()):
         means = total[seen] / count[seen, None]
         yield _predicting(estimator, "_mean_values", means), seen
 
@@ -208,30 +251,25 @@ def _with_attribute(estimator: Any, name: str, value: Any) -> Any:
 
 
 def _scores(
-    scorer: Callable[..., float],
-    stages: Iterable[Stage],
-    points: np.ndarray,
-    X: Any,
-    y: Any,
-    weights: Any,
+    scorer: Callable[..., float], stages: Iterable[Stage], X: Any, y: np.ndarray, weights: Any
 ) -> np.ndarray:
-    """The scores of some stages; NaN if a stage predicts too few rows for R2, or none."""
-    scores, y = np.full(len(points), np.nan), np.asarray(y)
-    for number, (model, seen) in enumerate(stages, 1):
-        place = np.searchsorted(points, number)
-        if place == len(points):
-            break
-        if points[place] == number:
+    """The scores of some stages; NaN if a stage predicts some rows only, which have no score."""
+    found = []
+    for model, seen in stages:
+        check_same_length(seen, y)
+        is_whole = bool(seen.all())
+        if is_whole:
             rows = X, y, weights
-            if seen is not None and not seen.all():
-                rows = _rows_of(X, y, weights, np.flatnonzero(seen))
-            if len(rows[1]) >= (1 if is_classifier(model) else 2):
-                given = {} if rows[2] is None else {"sample_weight": rows[2]}
-                scores[place] = scorer(model, *rows[:2], **given)
-    return scores
-
-
-def _rows_of(X: Any, y: np.ndarray, weights: Any, chosen: np.ndarray) -> tuple[Any, ...]:
-    """Some rows of X, y and the weights."""
-    own = None if weights is None else np.asarray(weights)[chosen]
-    return _safe_indexing(X, chosen), y[chosen], own
+        else:
+            rows = X[seen], y[seen], None if weights is None else weights[seen]
+        if len(rows[1]) < (1 if is_classifier(model) else 2):  # R2 needs two rows
+            found.append(np.nan)
+            continue
+        given = {} if weights is None else {"sample_weight": rows[2]}
+        try:
+            found.append(float(scorer(model, *rows[:2], **given)))
+        except ValueError:  # for example, if a class has none of these rows
+            if is_whole:
+                raise
+            found.append(np.nan)
+    return np.array(found)

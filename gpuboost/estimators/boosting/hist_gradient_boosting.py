@@ -36,7 +36,7 @@ from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
-from gpuboost.estimators.trees.pruning import refuse_to_prune
+from gpuboost.estimators.trees import pruning
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree
 
 MIN_HESSIAN_LEAF = 1e-3  # minimum sum of hessians in a leaf, a constant in scikit-learn
@@ -282,7 +282,7 @@ class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
         """Fraction of the total gain per feature: ndarray of shape (n_features,)."""
         return self._fitted().feature_importances_
 
-    prune = refuse_to_prune
+    prune, cost_complexity_pruning_path = pruning.refuse_to_prune, pruning.refuse_pruning_paths
 
     compile_predictor = exportable.compile_predictor
     save, to_onnx = exportable.save, exportable.to_onnx

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
+from gpuboost.backends.cost_model import WorkTimes
+from gpuboost.backends.prediction_cost import prediction_work, threads_that_pay
 from gpuboost.backends.protocol import Backend
 from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import copy_to_host
@@ -16,7 +18,7 @@ from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.fixed_point import total_of
 from gpuboost.engine.growth.reduced_error import ClassRows, ValueRows
-from gpuboost.engine.growth.tree import Tree, on_features
+from gpuboost.engine.growth.tree import Tree, levels, on_features
 from gpuboost.engine.randomness import PERMUTE_ROWS, hash_index, stream_key
 from gpuboost.estimators.forest.out_of_bag import check_training_rows, is_out_of_bag
 from gpuboost.estimators.model.fitted import FittedTrees
@@ -71,7 +73,7 @@ def oob_permutation_importance(self: Any, X: Any, y: Any, sample_weight: Any = N
     ) -> np.ndarray:
         n_samples = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
         check_training_rows(model.batches, n_samples)
-        rows = known_rows(self, y, sample_weight, n_samples, "y")
+        rows = known_rows(self, y, sample_weight, n_samples, what="y")
         values_of, trees = _values_of(data), model._trees_for(data).trees
         found = np.full((self.n_features_in_, len(trees)), np.nan)
         for batch in model.batches:
@@ -83,7 +85,7 @@ def oob_permutation_importance(self: Any, X: Any, y: Any, sample_weight: Any = N
                     found[:, number] = tree.importances(key, len(found), backend, n_threads)
         return found
 
-    importances = self._run(X, run)
+    importances = self._run(X, run, permutation_work)
     known = ~np.isnan(importances[0])
     if not known.any():
         raise ValueError(
@@ -96,6 +98,22 @@ def oob_permutation_importance(self: Any, X: Any, y: Any, sample_weight: Any = N
         importances_mean=importances[:, known].mean(axis=1),
         importances_std=importances[:, known].std(axis=1),
     )
+
+
+def permutation_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> WorkTimes:
+    """Estimated seconds to predict by each tree alone, once and for each feature that it splits on.
+
+    This is an upper bound, since only some of the rows are predicted.
+    """
+    n_passes = sum(1 + len(split_features(tree)) for tree in ensemble.trees)
+    one = prediction_work(n_samples, row_bytes, Ensemble.of_one(ensemble.trees[0]))
+    times = {name: n_passes * getattr(one, name) for name in ("numpy", "numba", "cuda")}
+    return replace(one, **times)
+
+
+def split_features(tree: Tree) -> np.ndarray:
+    """The features that a tree splits on, ascending."""
+    return np.unique(tree.feature[tree.feature >= 0])
 
 
 ValuesOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -150,7 +168,7 @@ class OutOfBagTree:
         cls, tree: Tree, values_of: ValuesOf, targets: ClassRows | ValueRows, numbers: np.ndarray
     ) -> OutOfBagTree:
         """The tree and the rows ``numbers`` of all rows."""
-        features = np.unique(tree.feature[tree.feature >= 0])
+        features = split_features(tree)
         values = values_of(numbers, features)
         return cls(on_features(tree, features), features, values, targets.take(numbers), numbers)
 
@@ -158,22 +176,40 @@ class OutOfBagTree:
         self, key: np.ndarray, n_features: int, backend: Backend, n_threads: int
     ) -> np.ndarray:
         """Increase of the mean loss for each feature: float64 (n_features,)."""
-        found, values = np.zeros(n_features), self.values.copy()
+        found = np.zeros(n_features)
         if not len(self.features):
             return found
         ensemble, weights = Ensemble.of_one(self.tree), self.targets.weights
-        total = total_of(weights)
+        times = prediction_work(len(self.values), self.values[:1].nbytes, ensemble)
+        n_threads = min(n_threads, threads_that_pay(times))
 
-        def losses() -> np.ndarray:
-            leaves = copy_to_host(backend.apply(ensemble, values, n_threads))[:, 0]
-            return self.targets.losses_at(self.tree, leaves)
+        def leaves_of(values: np.ndarray) -> np.ndarray:
+            return copy_to_host(backend.apply(ensemble, values, n_threads))[:, 0]
 
-        before = losses()
+        leaves, total = leaves_of(self.values), total_of(weights)
+        before = self.targets.losses_at(self.tree, leaves)
+        below = below_splits(self.tree, len(self.features))
         for place, feature in enumerate(self.features):
             own_key = hash_index(key, np.array([feature], np.uint64))
             # The words of a key are distinct, so the order is unique.
             order = np.argsort(hash_index(own_key, self.numbers.astype(np.uint64)))
-            values[:, place] = self.values[order, place]
-            found[feature] = total_of(weights * (losses() - before)) / total
-            values[:, place] = self.values[:, place]
+            # Other rows stay in their leaves, whatever the value of the feature is.
+            rows = np.flatnonzero(below[leaves, place])
+            if len(rows):
+                values, increase = self.values[rows], np.zeros(len(leaves))
+                values[:, place] = self.values[order[rows], place]
+                after = self.targets.take(rows).losses_at(self.tree, leaves_of(values))
+                increase[rows] = after - before[rows]
+                found[feature] = total_of(weights * increase) / total
         return found
+
+
+def below_splits(tree: Tree, n_features: int) -> np.ndarray:
+    """Whether the path to each node has a split on each feature: bool (m, n_features)."""
+    found = np.zeros((tree.node_count, n_features), dtype=bool)
+    for nodes in levels(tree.left):
+        parents = np.flatnonzero(tree.left[nodes]) + nodes.start
+        left, below = tree.left[parents], found[parents]
+        below[np.arange(len(parents)), tree.feature[parents]] = True
+        found[left] = found[left + 1] = below
+    return found

@@ -63,7 +63,8 @@ def prune(self: Any, X_val: Any, y_val: Any, sample_weight: Any = None) -> Any:
         The device cannot be used here; the message says why.
     """
     leaves = copy_to_host(self._run(X_val, FittedTrees.apply))
-    rows, model = known_rows(self, y_val, sample_weight, len(leaves), "y_val"), self._model
+    rows = known_rows(self, y_val, sample_weight, len(leaves), what="y_val")
+    model = self._model
     ensemble = Ensemble.of(
         reduced_error_pruned(tree, rows.losses(tree, leaves[:, number]))
         for number, tree in enumerate(model.ensemble.trees)
@@ -114,6 +115,20 @@ def member_pruning_paths(self: Any, X: Any, y: Any, sample_weight: Any = None) -
     return [path_of(tree) for tree in whole._ensemble.trees]
 
 
+def refuse_pruning_paths(self: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    """Boosting without ``ccp_alpha`` has no paths of cost-complexity pruning.
+
+    Raises
+    ------
+    TypeError
+        Always; the message says what to use instead.
+    """
+    raise TypeError(
+        f"{type(self).__name__} has no cost_complexity_pruning_path, since it has no parameter "
+        "ccp_alpha; use GradientBoostingClassifier or GradientBoostingRegressor, which have both"
+    )
+
+
 def path_of(tree: Any) -> Bunch:
     """The path of a finished tree."""
     alphas, impurities = pruning_path(tree)
@@ -121,7 +136,7 @@ def path_of(tree: Any) -> Bunch:
 
 
 def known_rows(
-    estimator: Any, y: Any, sample_weight: Any, n_samples: int, what: str
+    estimator: Any, y: Any, sample_weight: Any, n_samples: int, *, what: str
 ) -> ClassRows | ValueRows:
     """Checked targets and weights of rows that a fitted estimator has predicted, on the host.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_matrix, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.dummy import DummyRegressor
 
@@ -175,6 +176,30 @@ def test_frames_datasets_and_seeds() -> None:
     assert vars(found[0]) == vars(found[1]) != vars(found[2])
     own = bias_variance(tree, gpuboost.Dataset(X), LABELS, 5, random_state=0)
     assert own.n_rows == found[0].n_rows
+    pl = pytest.importorskip("polars")
+    lazy = pl.DataFrame(X, schema=["a", "b"]).lazy()
+    for given in (coo_matrix(X), csr_matrix(X), lazy):
+        assert vars(bias_variance(tree, given, LABELS, 5, random_state=0)) == vars(found[0])
+        rows = {"X_test": given, "y_test": LABELS, "random_state": 0}
+        expected = bias_variance(tree, X, LABELS, 2, **{**rows, "X_test": X})
+        assert vars(bias_variance(tree, given, LABELS, 2, **rows)) == vars(expected)
+
+
+def test_the_variance_contains_the_seed_if_it_is_none() -> None:
+    """Without noise in the fits, only the seeds of splits make predictions differ."""
+
+    class Whole(gpuboost.ExtraTreeRegressor):
+        """Fitted on all rows, whatever the sample."""
+
+        def fit(self, *_: Any) -> Whole:
+            return super().fit(X, Y)
+
+    params = {**QUICK, "max_depth": 2}
+    found = [
+        bias_variance(Whole(**{**params, "random_state": seed}), X, Y, 5, X_test=X, y_test=Y)
+        for seed in (0, np.random.RandomState(0), None)
+    ]
+    assert max(found[0].variance, found[1].variance) < 1e-20 < 1e-4 < found[2].variance
 
 
 def test_errors() -> None:
@@ -189,6 +214,28 @@ def test_errors() -> None:
         bias_variance(tree, X, X, 2)
     with pytest.raises(ValueError, match="no row was predicted by two of n_bootstraps=2"):
         bias_variance(tree, X[:1], Y[:1], 2)
+    with pytest.raises(ValueError, match="X has 300 rows and y has 150"):
+        bias_variance(tree, X, Y[:150], 2)
+    with pytest.raises(ValueError, match="X has 150 rows and y has 300"):
+        bias_variance(tree, X[:150], Y, 2)
+    with pytest.raises(ValueError, match="X_test has 1 rows and y_test has 300"):
+        bias_variance(tree, X, Y, 2, X_test=X[:1], y_test=Y)
+
+
+@pytest.mark.parametrize("name", ["truth", "y_test"])
+def test_classes_are_those_of_y(name: str) -> None:
+    tree = gpuboost.DecisionTreeClassifier(max_depth=2, **QUICK)
+    codes = (Y > 0).astype(int)
+    rows = {"X_test": X, "y_test": codes}
+
+    def parts(given: np.ndarray) -> BiasVariance:
+        return bias_variance(tree, X, codes, 3, **{**rows, name: given}, random_state=0)
+
+    with pytest.raises(ValueError, match=rf"{name} has the classes \['0', '1'\], which y"):
+        parts(codes.astype(str))  # 1 is not "1"
+    with pytest.raises(ValueError, match=rf"{name} has the classes \[2\], which y"):
+        parts(codes + 1)
+    assert vars(parts(codes.astype(float))) == vars(parts(codes))
 
 
 @pytest.mark.parametrize("depth", [1, 3, None])

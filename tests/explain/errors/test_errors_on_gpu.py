@@ -38,7 +38,11 @@ def test_sampled_trees(name: str, machine: fake_cupy.Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ExtraTreesRegressor", "GradientBoostingClassifier", "AdaBoostRegressor"]
+    "name",
+    [
+        *("ExtraTreesRegressor", "RandomForestClassifier", "BaggingRegressor"),
+        *("GradientBoostingClassifier", "AdaBoostRegressor"),
+    ],
 )
 def test_learning_curves(name: str, machine: fake_cupy.Machine) -> None:
     X, y = table(name)
@@ -48,6 +52,10 @@ def test_learning_curves(name: str, machine: fake_cupy.Machine) -> None:
     found = learning_curve(model, given, own_y, X_val=given[:50], y_val=own_y[:50])
     np.testing.assert_array_equal(found.train, right.train)
     np.testing.assert_array_equal(found.validation, right.validation)
+    if right.out_of_bag is None:
+        assert found.out_of_bag is None
+    else:
+        np.testing.assert_array_equal(found.out_of_bag, right.out_of_bag)
 
 
 def test_bias_and_variance(machine: fake_cupy.Machine) -> None:

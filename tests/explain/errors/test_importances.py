@@ -14,12 +14,17 @@ from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LinearRegression
 
 import gpuboost
+from gpuboost.backends.cost_model import WorkTimes
+from gpuboost.backends.numpy.backend import NumpyBackend
+from gpuboost.backends.prediction_cost import prediction_work
+from gpuboost.backends.select import choose_backend
+from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.randomness import PERMUTE_ROWS, hash_index, stream_key
+from gpuboost.estimators.fitting import base
 from gpuboost.explain import feature_importances
 from tests.estimators.estimator_cases import NAMES, data_for, make
 
 SAMPLED = [name for name in NAMES if "Bagging" in name or "Forest" in name or "Trees" in name]
-RNG = np.random.default_rng(2)
 
 
 def few_informative(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -70,13 +75,13 @@ def naive_importances(model: Any, X: np.ndarray, y: np.ndarray, weights: np.ndar
 @pytest.mark.parametrize("name", SAMPLED)
 def test_beside_a_naive_version(name: str) -> None:
     X, y = few_informative(name)
-    X = X.copy()
-    X[RNG.random(X.shape) < 0.05] = np.nan
+    X, rng = X.copy(), np.random.default_rng(2)
+    X[rng.random(X.shape) < 0.05] = np.nan
     model = make(name, bootstrap=True)
     if "Bagging" in name:
         model.set_params(max_features=0.6)
     model.fit(X, y)
-    weights = RNG.integers(0, 3, len(y)).astype(float)
+    weights = rng.integers(0, 3, len(y)).astype(float)
     for given in (np.ones(len(y)), weights):
         found = model.oob_permutation_importance(X, y, given)
         expected = naive_importances(model, X, y, given)
@@ -87,7 +92,7 @@ def test_beside_a_naive_version(name: str) -> None:
 
 def test_features_of_noise_have_no_importance() -> None:
     X, y = few_informative("RandomForestRegressor")
-    y = y + RNG.normal(size=len(y))
+    y = y + np.random.default_rng(2).normal(size=len(y))
     model = make("RandomForestRegressor", n_estimators=30).fit(X, y)
     found = model.oob_permutation_importance(X, y)
     errors = found.importances_std / np.sqrt(30)
@@ -126,8 +131,9 @@ def test_devices_and_kinds_of_data_give_the_same_importances() -> None:
 
 def test_categories_of_a_frame() -> None:
     pd = pytest.importorskip("pandas")
-    color = RNG.choice(["red", "green", "blue", "grey", "pink", "black"], 200)
-    frame = pd.DataFrame({"color": pd.Categorical(color), "size": RNG.normal(size=200)})
+    rng = np.random.default_rng(2)
+    color = rng.choice(["red", "green", "blue", "grey", "pink", "black"], 200)
+    frame = pd.DataFrame({"color": pd.Categorical(color), "size": rng.normal(size=200)})
     y = np.isin(color, ["red", "blue", "black"]).astype(str)
     model = make("RandomForestClassifier", max_features=None).fit(frame, y)
     found = model.oob_permutation_importance(frame, y)
@@ -147,6 +153,47 @@ def test_trees_without_out_of_bag_rows() -> None:
         model.oob_permutation_importance(X[:7], y[:7])
     with pytest.raises(NotFittedError):
         make("RandomForestRegressor").oob_permutation_importance(X, y)
+
+
+def test_only_rows_below_a_split_are_predicted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feature 0 decides; features 1 and 2 matter on one side of it each."""
+    X = np.random.default_rng(0).choice([-1.0, 1.0], (200, 3))
+    y = 9.0 * X[:, 0] + np.where(X[:, 0] > 0, X[:, 1], X[:, 2])
+    model = make("RandomForestRegressor", max_features=None, device="numpy").fit(X, y)
+    log: list[int] = []
+    apply = NumpyBackend.apply
+
+    def counted(self: Any, ensemble: Any, values: np.ndarray, n_threads: int) -> np.ndarray:
+        log.append(len(values))
+        return apply(self, ensemble, values, n_threads)
+
+    monkeypatch.setattr(NumpyBackend, "apply", counted)
+    found = model.oob_permutation_importance(X, y)
+    every = np.arange(len(X))
+    out = [X[np.setdiff1d(every, rows)] for rows in model.estimators_samples_]
+    expected = [(len(own), len(own), *(own[:, 0] > 0).nonzero()[0].shape) for own in out]
+    assert log == [n for a, b, right in expected for n in (a, b, right, a - right)]
+    np.testing.assert_allclose(found.importances, naive_importances(model, X, y, np.ones(200)))
+
+
+def test_the_device_is_chosen_for_all_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = few_informative("RandomForestRegressor")
+    model = make("RandomForestRegressor", max_depth=3).fit(X, y)
+    works: list[WorkTimes] = []
+
+    def chosen(device: Any, work: WorkTimes) -> Any:
+        works.append(work)
+        return choose_backend(device, work)
+
+    monkeypatch.setattr(base, "choose_backend", chosen)
+    model.oob_permutation_importance(X, y)
+    n_passes = sum(1 + len(set(tree.tree_.feature) - {-2}) for tree in model.estimators_)
+    assert n_passes > 10
+    row_bytes = X.shape[1] * X.itemsize
+    one = prediction_work(len(X), row_bytes, Ensemble.of_one(model._ensemble.trees[0]))
+    assert [works[0].numpy, works[0].numba, works[0].cuda] == [
+        n_passes * each for each in (one.numpy, one.numba, one.cuda)
+    ]
 
 
 # ---- gains and counts ----------------------------------------------------------------------------

@@ -181,6 +181,9 @@ def test_kinds_of_input() -> None:
     assert model.prune(X_val[seen], names[y_val][seen]).n_classes_ == 3
     with pytest.raises(ValueError, match=r"y_val has the classes .*'w'.*leave out the rows"):
         model.prune(X_val[:2], ["x", "w"])
+    by_numbers = make("RandomForestClassifier").fit(X, y)
+    with pytest.raises(ValueError, match=r"y_val has the classes \['0', '1', '2'\]"):
+        by_numbers.prune(X_val, y_val.astype(str))
     with pytest.raises(ValueError, match=r"y_val has 2 outputs, but RandomForest.* fitted on 1"):
         model.prune(X_val, np.stack([names[y_val]] * 2, axis=1))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
@@ -197,6 +200,12 @@ def test_boosting_says_why_it_cannot_be_pruned(name: str) -> None:
         TypeError, match=r"grown to correct the errors of the trees before it.*Choo"
     ):
         make(name).fit(*data_for(name)).prune(*data_for(name))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("Hist")])
+def test_histogram_boosting_says_why_it_has_no_paths(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name} has no cost_.*no parameter ccp_alpha; use Grad"):
+        make(name).cost_complexity_pruning_path(*data_for(name))
 
 
 def test_learners_of_scikit_learn_cannot_be_pruned() -> None:
