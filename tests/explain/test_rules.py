@@ -173,6 +173,30 @@ def test_rules_without_missing_values() -> None:
         assert "or missing" not in str(rule)
 
 
+@pytest.mark.parametrize("case", ["forest-classifier", "xgboost-frame", "lightgbm-zeros"])
+def test_measured_rules_without_missing_values_count_the_rows_that_match(case: str) -> None:
+    model, X = case_of(case)
+    rules = export_rules(model, X, show_missing=False, max_rules=ALL)
+    counts = [rule.count for rule in rules]
+    assert counts == [rule.matches(X).sum() for rule in rules] == sorted(counts, reverse=True)
+    assert counts == [round(rule.coverage * len(X)) for rule in rules]
+    with_missing = export_rules(model, X, max_rules=ALL)
+    assert sum(counts) < sum(rule.count or 0 for rule in with_missing)
+
+
+def test_facts_of_rules_without_missing_values_are_those_of_the_rows_that_match() -> None:
+    X, y = numbers(), classes(3)
+    model = gpuboost.DecisionTreeClassifier(max_depth=3, device="numpy").fit(X, y)
+    weights = np.arange(len(y)) % 3 + 1.0
+    for rule in export_rules(model, X, y, sample_weight=weights, show_missing=False):
+        inside = rule.matches(X)
+        assert rule.weight == weights[inside].sum()
+        right = weights[inside & (y == rule.prediction)].sum()
+        assert rule.precision == pytest.approx(right / rule.weight)
+    with pytest.raises(TypeError, match="a Dataset has codes in place of values"):
+        export_rules(model, gpuboost.Dataset(X), show_missing=False)
+
+
 def test_the_number_of_rules() -> None:
     model, _ = case_of("forest-classifier")
     assert len(export_rules(model)) == TOP_RULES and len(export_rules(model, max_rules=3)) == 3
@@ -265,7 +289,7 @@ def test_parameters_are_checked(given: dict[str, Any], error: type, words: str) 
 
 def test_targets_and_tables_are_checked() -> None:
     model, X = case_of("tree-classifier")
-    with pytest.raises(ValueError, match="y has the class 9, which the model does not know"):
+    with pytest.raises(ValueError, match="y has the classes .*9.*, which y of fit does not have"):
         export_rules(model, X, np.full(len(X), 9))
     with pytest.raises(ValueError, match="y has 2 columns, but the model has 1 outputs"):
         export_rules(model, X, np.zeros((len(X), 2)))
