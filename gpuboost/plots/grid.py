@@ -135,6 +135,20 @@ class SourceTable:
             )
         return ColumnValues(np.array([np.argmax(codes == code)]), are_rows=True)
 
+    def grid(
+        self, columns: list[ColumnValues], pair: list[int], axes: tuple[GridAxis, GridAxis]
+    ) -> Any:
+        """The rows of all cells of the axes of two features, those of one line of y together.
+
+        ``columns`` has one value for each of the other features.
+        """
+        n_x, n_y = (len(axis.values.values) for axis in axes)
+        y, x = np.divmod(np.arange(n_x * n_y), n_x)
+        table = [own.at(np.zeros(len(x), dtype=np.int64)) for own in columns]
+        for feature, axis, place in zip(pair, axes, (x, y), strict=True):
+            table[feature] = axis.values.at(place)
+        return self.of(table)
+
     def of(self, columns: list[ColumnValues]) -> Any:
         """A table of the type of X with the given columns."""
         if not isinstance(self.table, FrameTable):

@@ -289,7 +289,7 @@ def test_parameters_are_checked(given: dict[str, Any], error: type, words: str) 
 
 def test_targets_and_tables_are_checked() -> None:
     model, X = case_of("tree-classifier")
-    with pytest.raises(ValueError, match="y has the classes .*9.*, which y of fit does not have"):
+    with pytest.raises(ValueError, match=r"y has the classes .*9.*, which y of fit does not have"):
         export_rules(model, X, np.full(len(X), 9))
     with pytest.raises(ValueError, match="y has 2 columns, but the model has 1 outputs"):
         export_rules(model, X, np.zeros((len(X), 2)))

@@ -196,7 +196,7 @@ def measured_rows(
 
 def _missing_values(shown: ShownModel, X: Any, features: Sequence[int]) -> dict[int, np.ndarray]:
     """The rows in which some features are missing; features without missing values are left out."""
-    found = {}
+    found: dict[int, np.ndarray] = {}
     for start in range(0, len(features), FEATURES_OF_A_READ):
         chosen = features[start : start + FEATURES_OF_A_READ]
         is_missing = np.isnan(shown.read(X, chosen))
