@@ -18,6 +18,8 @@ import numpy as np
 
 from gpuboost.data.arrays import as_host_array, is_missing_label, is_sparse
 from gpuboost.data.tables import FrameTable, Table, read_table
+from gpuboost.estimators.fitting.mixins import copied_to_host
+from gpuboost.estimators.inputs.dataset import Dataset
 
 MISSING_CELL, MISSING_GAP = 0.07, 0.03  # fractions of the width of the other cells
 MARGIN_OF_NUMBERS = 0.04  # fraction of their range
@@ -68,9 +70,18 @@ class GridAxis:
 
 
 class SourceTable:
-    """X, read column by column, and tables of the same type made of its values."""
+    """X, read column by column, and tables of the same type made of its values, on the host.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is a `Dataset`, or no table.
+    """
 
     def __init__(self, X: Any, is_categorical: np.ndarray | None) -> None:
+        if isinstance(X, Dataset):
+            raise TypeError("a Dataset has codes in place of values; pass the table itself")
+        (X,) = copied_to_host(X)
         X = X.toarray() if is_sparse(X) else X
         self.table: Table = read_table(X)
         self._native = X

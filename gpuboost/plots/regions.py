@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.arrays import as_host_array
+from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.explain.trees.colors import Color, class_colors, tinted
 from gpuboost.explain.trees.names import names_of_classes
 from gpuboost.plots.axes import plain, root_figure, shortened
@@ -23,7 +24,7 @@ CLASSES_OF_A_COLUMN = 22  # of the legend
 INCHES_OF_LEGEND, INCHES_OF_LETTER = 0.5, 0.075  # of a column, and a letter more
 CLASSES_INSIDE = 5  # of a legend inside the axes, if the figure has no layout that makes space
 LEGEND_GAP = 0.01  # between the axes and the legend, as a fraction of the width of the axes
-MIN_WIDTH_BESIDE_LEGEND = 0.3  # of the axes, as a fraction of the width without a legend
+MIN_WIDTH_OF_AXES = 0.3  # of the axes, as a fraction of the width without a legend
 TINT, TINT_OF_TWO = 0.4, 0.75  # shares of the color of a class in its region
 JITTER = 0.6  # width of the points of a category
 _STEPS = (0.618, 0.755)  # from one point to the next; multiples modulo 1 fill [0, 1] evenly
@@ -138,7 +139,7 @@ class Surface:
 
     def draw_points(self, ax: Axes, y: Any, max_points: int) -> None:
         """Draw at most ``max_points`` rows of X, in the colors of their targets."""
-        targets = as_host_array(y, "y").reshape(-1)
+        targets = as_host_array(copied_to_host(y)[0], "y").reshape(-1)
         n_rows = len(self.axes[0].places)
         if len(targets) != n_rows:
             raise ValueError(
@@ -194,7 +195,7 @@ class Surface:
 def _make_narrower(ax: Axes, pixels: float) -> None:
     """Make axes narrower, so that a legend of some pixels beside them has their right side."""
     share = 1.0 - pixels / ax.get_window_extent().width - 2 * LEGEND_GAP
-    share = max(share, MIN_WIDTH_BESIDE_LEGEND)
+    share = max(share, MIN_WIDTH_OF_AXES)
     spec = ax.get_subplotspec()
     if spec is None:
         place = ax.get_position()

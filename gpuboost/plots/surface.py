@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.parameters import boolean, integer_at_least, integer_between
-from gpuboost.estimators.fitting.mixins import copied_to_host
-from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.explain.trees.names import names_of_features
 from gpuboost.plots.axes import axes_of, check_axes, number_text, plain, root_figure, shortened
 from gpuboost.plots.grid import GridAxis, SourceTable
@@ -86,9 +84,6 @@ def plot_decision_surface(
     """
     check_axes(ax)
     check_is_fitted(model)
-    if isinstance(X, Dataset):
-        raise TypeError("a Dataset has codes in place of values; pass the table itself")
-    X, y = copied_to_host(X, y)
     schema = _schema_of(model)
     source = SourceTable(X, None if schema is None else schema.is_categorical)
     known = source.table.names if schema is None or schema.names is None else schema.names

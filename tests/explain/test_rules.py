@@ -89,6 +89,18 @@ def test_spread_is_the_standard_deviation(measured: bool) -> None:
         assert rule.prediction == pytest.approx(inside.mean())
 
 
+def test_spread_of_weighted_rows_of_several_outputs() -> None:
+    X = numbers()
+    y = np.stack([np.nan_to_num(X[:, 0]), classes(3) * 2.0], axis=1)
+    weights = np.arange(len(y)) % 3 + 1.0
+    model = gpuboost.DecisionTreeRegressor(max_depth=2, device="numpy").fit(X, y)
+    for rule in export_rules(model, X, y, sample_weight=weights):
+        inside = rule.matches(X)
+        variances = [np.cov(own[inside], aweights=weights[inside], ddof=0) for own in y.T]
+        assert rule.spread == pytest.approx(np.sqrt(np.mean(variances)))
+        assert rule.spread_name == "root mean variance of outputs"
+
+
 def test_spread_has_an_honest_name() -> None:
     names = {rule.spread_name for rule in export_rules(case_of("median-tree")[0])}
     assert names == {"mean absolute deviation"}
@@ -157,6 +169,20 @@ def test_equal_rules_of_a_forest_are_averaged() -> None:
         assert rule.precision == max(rule.value)
         counts = [ensemble.trees[t].count[n] for t, n in rule.leaves]
         assert rule.count == round(np.mean(counts))
+
+
+def test_equal_rules_of_adaboost_are_averaged_by_the_weights_of_their_leaves() -> None:
+    X, y = np.arange(60.0)[:, None] % 3, (np.arange(60) % 3 == 1) ^ (np.arange(60) < 8)
+    stump = gpuboost.DecisionTreeClassifier(max_depth=1)
+    model = gpuboost.AdaBoostClassifier(stump, n_estimators=6, device="numpy").fit(X, y)
+    assert len(set(model.estimator_weights_)) > 1
+    trees, rules = held(model).ensemble.trees, export_rules(model, max_rules=ALL)
+    merged = [rule for rule in rules if len(rule.leaves) > 1]
+    assert merged
+    for rule in merged:
+        weights = [trees[t].weight[n] for t, n in rule.leaves]
+        values = [trees[t].value[n] for t, n in rule.leaves]
+        np.testing.assert_allclose(rule.value, np.average(values, axis=0, weights=weights))
 
 
 def test_rules_without_missing_values() -> None:

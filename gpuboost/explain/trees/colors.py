@@ -13,7 +13,7 @@ Color = tuple[float, float, float]  # red, green and blue, from 0 to 1
 
 GREY = "#c0c0c0"
 # Those that matplotlib calls tab10; their order is that of its lines.
-_FEW = (
+_TEN_COLORS = (
     *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
     *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
 )
@@ -28,8 +28,8 @@ def _from_hex(text: str) -> Color:
 
 def class_colors(n_classes: int) -> list[Color]:
     """A color for each class; of more than ten classes, equally spaced hues of one lightness."""
-    if n_classes <= len(_FEW):
-        return [_from_hex(text) for text in _FEW[:n_classes]]
+    if n_classes <= len(_TEN_COLORS):
+        return [_from_hex(text) for text in _TEN_COLORS[:n_classes]]
     return [hls_to_rgb(k / n_classes, _LIGHTNESS, _SATURATION) for k in range(n_classes)]
 
 

@@ -108,9 +108,8 @@ def export_graphviz(
     given |= {"special_characters": special_characters, "precision": precision}
     given |= {"fontname": fontname, "show_missing": show_missing, "max_categories": max_categories}
     options = GraphOptions(**given, show_classes=class_names is not False)
-    shown = ShownModel.of(
-        model, feature_names, None if isinstance(class_names, bool) else class_names
-    )
+    names = None if isinstance(class_names, bool) else class_names
+    shown = ShownModel.of(model, feature_names, names)
     shown.tree(tree)  # an error if there is none
     text = "\n".join(_lines(NodeLabels(shown, tree, options))) + "\n"
     if out_file is None:

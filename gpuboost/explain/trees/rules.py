@@ -151,7 +151,8 @@ def export_rules(
     class weights and the draws of a bootstrap.
 
     Leaves of several trees with the same conditions are one rule. Its value is their sum in
-    gradient boosting, and otherwise their mean; training counts are means, too.
+    gradient boosting, and otherwise their mean by the weights of the leaves; training counts are
+    means, too.
 
     Parameters
     ----------
