@@ -74,7 +74,7 @@ def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | Non
             "marker": marker,
         }
         ax.plot(n_trees, own, markersize=4.0, **line)
-    name = getattr(curve, "metric", "score") if metric is None else metric
+    name = (getattr(curve, "metric", None) or "score") if metric is None else metric
     ax.set(xlabel="n_estimators", ylabel=plain(str(name)))
     ax.margins(x=0.02)
     ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))

@@ -132,6 +132,8 @@ def test_the_lines_of_a_learning_curve() -> None:
     np.testing.assert_array_equal(drawn["out-of-bag rows"].get_xydata(), np.stack([n, 2 / n], 1))
     assert ax.get_ylabel() == "log loss" and ax.get_xlabel() == "n_estimators"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(drawn)
+    curve.metric = None
+    assert plot_learning_curve(curve).get_ylabel() == "score"
     curve.metric = "R2"
     assert plot_learning_curve(curve).get_ylabel() == "R2"
 
