@@ -1,24 +1,17 @@
-"""The axes that pictures are drawn on, and colours and texts that they share.
+"""The axes that pictures are drawn on, and texts that they share.
 
 Pictures without ``ax`` get a figure of their own, which pyplot does not know: nothing stays open,
-and no backend is chosen. In a notebook, `Axes.figure` shows it.
+and no backend is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import unescape
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Color = tuple[float, float, float]
-
-_QUALITATIVE = ((10, "tab10"), (20, "tab20"))  # colour maps for up to so many classes
-SPECTRUM = "turbo"  # for more classes
 ELLIPSIS = unescape("&hellip;")
 
 
@@ -62,22 +55,6 @@ def root_figure(ax: Axes) -> Any:
     return figure.figure
 
 
-def class_colors(n_classes: int) -> list[Color]:
-    """A colour for each class."""
-    from matplotlib import colormaps
-
-    for size, name in _QUALITATIVE:
-        if n_classes <= size:
-            return [colormaps[name](k)[:3] for k in range(n_classes)]
-    return [colormaps[SPECTRUM](k)[:3] for k in np.linspace(0.05, 0.95, n_classes)]
-
-
-def tinted(color: Color, share: float) -> Color:
-    """White mixed with a share of a colour."""
-    red, green, blue = (1.0 - share * (1.0 - part) for part in color)
-    return red, green, blue
-
-
 def plain(text: str) -> str:
     """A text in which matplotlib finds no formulas."""
     return text.replace("$", r"\$")
@@ -98,28 +75,3 @@ def number_text(value: float, decimals: int) -> str:
         return f"{value:.{max(decimals, 1)}g}"
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def names_of_features(names: Any, known: Any, n_features: int) -> list[str]:
-    """The names given by the user, those of the model, or feature_0 and so on.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many names as features.
-    """
-    found = known if names is None else names
-    if found is None:
-        return [f"feature_{feature}" for feature in range(n_features)]
-    return checked_names("feature_names", found, n_features, "features")
-
-
-def checked_names(parameter: str, names: Sequence[Any], n: int, what: str) -> list[str]:
-    """Names as texts; an error if their number is wrong."""
-    found = [str(name) for name in names]
-    if len(found) != n:
-        raise ValueError(
-            f"{parameter} has {len(found)} names, but there are {n} {what}; pass one for each, or "
-            "None for the default names"
-        )
-    return found

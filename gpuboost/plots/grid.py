@@ -18,6 +18,8 @@ import numpy as np
 
 from gpuboost.data.arrays import as_host_array, is_missing_label, is_sparse
 from gpuboost.data.tables import FrameTable, Table, read_table
+from gpuboost.estimators.fitting.mixins import copied_to_host
+from gpuboost.estimators.inputs.dataset import Dataset
 
 MISSING_CELL, MISSING_GAP = 0.07, 0.03  # fractions of the width of the other cells
 MARGIN_OF_NUMBERS = 0.04  # fraction of their range
@@ -68,9 +70,18 @@ class GridAxis:
 
 
 class SourceTable:
-    """X, read column by column, and tables of the same type made of its values."""
+    """X, read column by column, and tables of the same type made of its values, on the host.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is a `Dataset`, or no table.
+    """
 
     def __init__(self, X: Any, is_categorical: np.ndarray | None) -> None:
+        if isinstance(X, Dataset):
+            raise TypeError("a Dataset has codes in place of values; pass the table itself")
+        (X,) = copied_to_host(X)
         X = X.toarray() if is_sparse(X) else X
         self.table: Table = read_table(X)
         self._native = X
@@ -134,6 +145,20 @@ class SourceTable:
                 f"missing values there, got {value!r}"
             )
         return ColumnValues(np.array([np.argmax(codes == code)]), are_rows=True)
+
+    def grid(
+        self, columns: list[ColumnValues], pair: list[int], axes: tuple[GridAxis, GridAxis]
+    ) -> Any:
+        """The rows of all cells of the axes of two features, those of one line of y together.
+
+        ``columns`` has one value for each of the other features.
+        """
+        n_x, n_y = (len(axis.values.values) for axis in axes)
+        y, x = np.divmod(np.arange(n_x * n_y), n_x)
+        table = [own.at(np.zeros(len(x), dtype=np.int64)) for own in columns]
+        for feature, axis, place in zip(pair, axes, (x, y), strict=True):
+            table[feature] = axis.values.at(place)
+        return self.of(table)
 
     def of(self, columns: list[ColumnValues]) -> Any:
         """A table of the type of X with the given columns."""

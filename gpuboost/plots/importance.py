@@ -7,21 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.parameters import integer_at_least, one_of
-from gpuboost.estimators.model.fitted import FittedTrees
+from gpuboost.explain.importances import feature_importances
+from gpuboost.explain.trees.names import names_of_features
 from gpuboost.explain.trees.shown_model import ShownModel
-from gpuboost.plots.axes import (
-    axes_of,
-    check_axes,
-    names_of_features,
-    plain,
-    root_figure,
-    shortened,
-)
+from gpuboost.plots.axes import axes_of, check_axes, plain, root_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LABELS_OF_KINDS = {"gain": "fraction of the gain", "count": "number of splits"}
+LABELS_OF_KINDS = {"gain": "fraction of the gain", "count": "fraction of the splits"}
 NAME_LIMIT_OF_BARS = 32
 LETTERS_OF_AN_INCH = 7.5  # of the axes, half of which is for bars
 BAR_COLOR, ERROR_COLOR = "tab:blue", "0.25"
@@ -43,10 +37,11 @@ def plot_importance(
     model_or_values : estimator, array-like of shape (n_features,), or Bunch
         A fitted estimator of gpuboost, or an imported one; or importances, such as
         ``feature_importances_`` or mean absolute SHAP values; or the result of scikit-learn's
-        `permutation_importance`, whose standard deviations are drawn as error bars.
+        `permutation_importance` or of `oob_permutation_importance` of forests and bagging, whose
+        standard deviations are drawn as error bars.
     kind : {'gain', 'count'}
-        Of an estimator: 'gain' draws the fractions of the total impurity decrease (in forests, the
-        mean over the trees of each tree's fractions), 'count' the numbers of splits.
+        Of an estimator: 'gain' draws the fractions of the total impurity decrease, 'count' those
+        of the splits, as `gpuboost.explain.feature_importances` returns them.
     max_features : int or None
         How many bars there are at most; if this is less than all, the label of the axis says so.
         None means all.
@@ -114,35 +109,18 @@ def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, st
     """
     if hasattr(given, "fit"):
         shown = ShownModel.of(given)
-        gains = kind == "gain"
-        values = _gains(shown.estimator) if gains else _counts(shown)
-        return values.astype(np.float64), None, shown.features, LABELS_OF_KINDS[kind]
+        return feature_importances(given, kind), None, shown.features, LABELS_OF_KINDS[kind]
     if hasattr(given, "importances_mean"):
         mean, deviation = (
             _one_per_feature(getattr(given, f"importances_{name}")) for name in ("mean", "std")
         )
-        return mean, deviation, None, "mean decrease of the score, with standard deviation"
+        return mean, deviation, None, "permutation importance, with standard deviation"
     if isinstance(given, dict):
         raise TypeError(
             f"permutation importances of several scorers ({', '.join(map(str, given))}) are "
             "several pictures; pass those of one of them, and another ax for each"
         )
     return _one_per_feature(given), None, None, "importance"
-
-
-def _gains(own: Any) -> np.ndarray:
-    """Fraction of the total gain of each feature, whatever ``importance_type`` says."""
-    if isinstance(own._model, FittedTrees):
-        return own._model.importances(own.n_features_in_)
-    return own.feature_importances_
-
-
-def _counts(shown: ShownModel) -> np.ndarray:
-    """Number of splits on each feature."""
-    column = shown.trees.feature[shown.trees.feature >= 0]
-    if shown.columns is not None:
-        column = np.array([own.source for own in shown.columns.columns], dtype=int)[column]
-    return np.bincount(column, minlength=len(shown.features))
 
 
 def _one_per_feature(given: Any) -> np.ndarray:

@@ -11,13 +11,13 @@ from gpuboost.plots.axes import axes_of, check_axes, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Attributes of a curve, and how they are drawn: label, colour and style of the line.
+# Attributes of a curve, and how they are drawn: label, color and style of the line.
 LINES = {
     "train": ("training rows", "tab:blue", "-"),
     "validation": ("validation rows", "tab:orange", "-"),
     "out_of_bag": ("out-of-bag rows", "tab:green", "--"),
 }
-FEW_POINTS = 12  # up to which points are marked
+MAX_MARKED_POINTS = 12
 
 
 def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | None = None) -> Axes:
@@ -64,7 +64,7 @@ def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | Non
     ax = axes_of(ax, (6.4, 4.0))
     from matplotlib.ticker import MaxNLocator
 
-    marker = "o" if len(n_trees) <= FEW_POINTS else ""
+    marker = "o" if len(n_trees) <= MAX_MARKED_POINTS else ""
     for name, own in scores.items():
         label, color, style = LINES[name]
         line: dict[str, Any] = {
@@ -74,7 +74,7 @@ def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | Non
             "marker": marker,
         }
         ax.plot(n_trees, own, markersize=4.0, **line)
-    name = getattr(curve, "metric", "score") if metric is None else metric
+    name = (getattr(curve, "metric", None) or "score") if metric is None else metric
     ax.set(xlabel="n_estimators", ylabel=plain(str(name)))
     ax.margins(x=0.02)
     ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))

@@ -29,7 +29,9 @@ def shows_value(shown: ShownModel, tree: Tree, node: int) -> bool:
     return not tree.left[node] or (shown.has_inner_values and shown.kind != TERMS)
 
 
-def node_lines(shown: ShownModel, tree: Tree, node: int, decimals: int, missing: bool) -> list[str]:
+def node_lines(
+    shown: ShownModel, tree: Tree, node: int, *, decimals: int, missing: bool
+) -> list[str]:
     """The lines of the text of a node."""
     lines = _condition_lines(shown, tree, node, decimals, missing) if tree.left[node] else []
     if shows_value(shown, tree, node):

@@ -1,4 +1,4 @@
-"""Predictions on a grid, as coloured regions with points and a legend."""
+"""Predictions on a grid, as colored regions with points and a legend."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.arrays import as_host_array
-from gpuboost.plots.axes import (
-    Color,
-    checked_names,
-    class_colors,
-    plain,
-    root_figure,
-    shortened,
-    tinted,
-)
-from gpuboost.plots.grid import ColumnValues, GridAxis, SourceTable
+from gpuboost.estimators.fitting.mixins import copied_to_host
+from gpuboost.explain.trees.colors import Color, class_colors, tinted
+from gpuboost.explain.trees.names import names_of_classes
+from gpuboost.plots.axes import plain, root_figure, shortened
+from gpuboost.plots.grid import GridAxis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +22,10 @@ LEVELS = 12  # at most so many steps of predictions
 CLASS_LIMIT = 22  # characters of a class in the legend
 CLASSES_OF_A_COLUMN = 22  # of the legend
 INCHES_OF_LEGEND, INCHES_OF_LETTER = 0.5, 0.075  # of a column, and a letter more
-CLASSES_INSIDE = 5  # of a legend inside the axes, whose figure has no layout that makes space
+CLASSES_INSIDE = 5  # of a legend inside the axes, if the figure has no layout that makes space
+LEGEND_GAP = 0.01  # between the axes and the legend, as a fraction of the width of the axes
+MIN_WIDTH_OF_AXES = 0.3  # of the axes, as a fraction of the width without a legend
+TINT, TINT_OF_TWO = 0.4, 0.75  # shares of the color of a class in its region
 JITTER = 0.6  # width of the points of a category
 _STEPS = (0.618, 0.755)  # from one point to the next; multiples modulo 1 fill [0, 1] evenly
 
@@ -42,42 +40,28 @@ class Surface:
         Probabilities of the second of two classes, indices of predicted classes, or predictions.
     classes : ndarray or None
         Class labels; None for a regression.
-    class_names : list of str
+    class_names : tuple of str
     axes : pair of GridAxis
     """
 
     values: np.ndarray
     classes: np.ndarray | None
-    class_names: list[str]
+    class_names: tuple[str, ...]
     axes: tuple[GridAxis, GridAxis]
 
     @classmethod
     def of(
-        cls,
-        model: Any,
-        source: SourceTable,
-        columns: list[ColumnValues],
-        pair: list[int],
-        axes: tuple[GridAxis, GridAxis],
-        class_names: Any,
+        cls, model: Any, rows: Any, axes: tuple[GridAxis, GridAxis], class_names: Any
     ) -> Surface:
-        """Predict on the grid; ``columns`` has one value for each of the other features."""
-        sizes = [len(axis.values.values) for axis in axes]
-        places = np.divmod(np.arange(sizes[0] * sizes[1]), sizes[0])[::-1]
-        table = [own.at(np.zeros(len(places[0]), dtype=np.int64)) for own in columns]
-        for feature, axis, place in zip(pair, axes, places, strict=True):
-            table[feature] = axis.values.at(place)
-        rows = source.of(table)
+        """Predict the rows of the grid, those of the first line of the y-axis first."""
         classes = getattr(model, "classes_", None)
         if isinstance(classes, list):
             raise ValueError(
                 f"the picture is of one output, but the model has {len(classes)}; fit a model of "
                 "one column of y"
             )
-        names = []
-        if classes is not None:
-            given = classes.tolist() if class_names is None else class_names
-            names = checked_names("class_names", given, len(classes), "classes")
+        labels = () if classes is None else (classes,)
+        names = names_of_classes(labels, class_names)
         if classes is not None and len(classes) == 2 and hasattr(model, "predict_proba"):
             found = np.asarray(model.predict_proba(rows))[:, 1]
         elif classes is not None:
@@ -89,17 +73,24 @@ class Surface:
                 f"the picture is of one output, but the model has {found.shape[1]}; fit a model of "
                 "one column of y"
             )
+        sizes = [len(axis.values.values) for axis in axes]
         values = found.astype(np.float64).reshape(sizes[::-1])
-        return cls(values, classes, names, axes)
+        return cls(values, classes, names[0] if names else (), axes)
 
     @cached_property
     def colors(self) -> list[Color]:
-        """Colours of the classes."""
+        """Colors of the classes, in which points are drawn."""
         return class_colors(len(self.class_names))
 
     @property
+    def tints(self) -> list[Color]:
+        """Colors of the regions of the classes; of two classes, where one is certain."""
+        share = TINT_OF_TWO if self.has_shades else TINT
+        return [tinted(color, share) for color in self.colors]
+
+    @property
     def legend_inches(self) -> float:
-        """Width of a legend or colour bar next to the axes."""
+        """Width of a legend or color bar next to the axes."""
         if not self.class_names:
             return 1.0
         longest = min(max(map(len, self.class_names)), CLASS_LIMIT)
@@ -113,17 +104,15 @@ class Surface:
 
     @cached_property
     def scale(self) -> tuple[Any, Any]:
-        """matplotlib's colour map and norm."""
+        """matplotlib's color map and norm."""
         from matplotlib import colormaps, colors, ticker
 
         if self.has_shades:
-            ends = [tinted(color, 0.75) for color in self.colors]
-            steps = [ends[0], (1.0, 1.0, 1.0), ends[1]]
+            steps = [self.tints[0], (1.0, 1.0, 1.0), self.tints[1]]
             return colors.LinearSegmentedColormap.from_list("", steps), colors.Normalize(0.0, 1.0)
         if self.class_names:
             n_classes = len(self.class_names)
-            shades = colors.ListedColormap([tinted(color, 0.4) for color in self.colors])
-            return shades, colors.Normalize(-0.5, n_classes - 0.5)
+            return colors.ListedColormap(self.tints), colors.Normalize(-0.5, n_classes - 0.5)
         low, high = float(self.values.min()), float(self.values.max())
         if low == high:
             low, high = low - 0.5, high + 0.5
@@ -149,8 +138,8 @@ class Surface:
             ax.contour(*own, inside, levels=[0.5], colors="0.2", linewidths=0.9)
 
     def draw_points(self, ax: Axes, y: Any, max_points: int) -> None:
-        """Draw at most ``max_points`` rows of X, in the colours of their targets."""
-        targets = as_host_array(y, "y").reshape(-1)
+        """Draw at most ``max_points`` rows of X, in the colors of their targets."""
+        targets = as_host_array(copied_to_host(y)[0], "y").reshape(-1)
         n_rows = len(self.axes[0].places)
         if len(targets) != n_rows:
             raise ValueError(
@@ -173,7 +162,11 @@ class Surface:
         ax.scatter(at[0], at[1], s=16, edgecolors="white", linewidths=0.5, zorder=3, **style)
 
     def draw_legend(self, ax: Axes) -> None:
-        """Draw the legend of the classes, or the colour bar of the predictions."""
+        """Draw the legend of the classes, or the color bar of the predictions.
+
+        A patch of the legend has the color of the region, and that of the points as its border. If
+        the figure has no layout that makes space, axes become narrower for a legend beside them.
+        """
         from matplotlib.cm import ScalarMappable
         from matplotlib.patches import Patch
 
@@ -183,13 +176,32 @@ class Surface:
             figure.colorbar(ScalarMappable(norm, cmap), ax=ax, label="prediction")
             return
         names = [plain(shortened(name, CLASS_LIMIT)) for name in self.class_names]
-        pairs = zip(names, self.colors, strict=True)
-        handles = [Patch(facecolor=color, label=name) for name, color in pairs]
-        n_columns = -(-len(names) // CLASSES_OF_A_COLUMN)
-        where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-        if len(names) <= CLASSES_INSIDE and root_figure(ax).get_layout_engine() is None:
-            where = {"loc": "best", "framealpha": 0.85}
-        ax.legend(handles=handles, ncols=n_columns, fontsize="small", borderaxespad=0.3, **where)
+        handles = [
+            Patch(facecolor=tint, edgecolor=color, linewidth=1.5, label=name)
+            for name, tint, color in zip(names, self.tints, self.colors, strict=True)
+        ]
+        options: dict[str, Any] = {"handles": handles, "fontsize": "small"}
+        has_layout = root_figure(ax).get_layout_engine() is not None
+        if len(names) <= CLASSES_INSIDE and not has_layout:
+            ax.legend(loc="best", framealpha=0.85, borderaxespad=0.3, **options)
+            return
+        options["ncols"] = -(-len(names) // CLASSES_OF_A_COLUMN)
+        options |= {"bbox_to_anchor": (1.0 + LEGEND_GAP, 1.0), "borderaxespad": 0.0}
+        legend = ax.legend(loc="upper left", **options)
+        if not has_layout:
+            _make_narrower(ax, legend.get_window_extent().width)
+
+
+def _make_narrower(ax: Axes, pixels: float) -> None:
+    """Make axes narrower, so that a legend of some pixels beside them has their right side."""
+    share = 1.0 - pixels / ax.get_window_extent().width - 2 * LEGEND_GAP
+    share = max(share, MIN_WIDTH_OF_AXES)
+    spec = ax.get_subplotspec()
+    if spec is None:
+        place = ax.get_position()
+        ax.set_position((place.x0, place.y0, share * place.width, place.height))
+    else:  # which tight_layout knows, unlike positions
+        ax.set_subplotspec(spec.subgridspec(1, 2, wspace=0.0, width_ratios=(share, 1.0 - share))[0])
 
 
 def _spread(axis: GridAxis, rows: np.ndarray, step: float) -> np.ndarray:

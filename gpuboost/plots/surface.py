@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.parameters import boolean, integer_at_least, integer_between
-from gpuboost.plots.axes import (
-    axes_of,
-    check_axes,
-    names_of_features,
-    number_text,
-    plain,
-    root_figure,
-    shortened,
-)
+from gpuboost.explain.trees.names import names_of_features
+from gpuboost.plots.axes import axes_of, check_axes, number_text, plain, root_figure, shortened
 from gpuboost.plots.grid import GridAxis, SourceTable
 from gpuboost.plots.regions import Surface
 
@@ -44,9 +38,9 @@ def plot_decision_surface(
 ) -> Axes:
     """Draw the predictions of a model over two features, and rows of data as points.
 
-    Of a classifier, regions have the colours of the predicted classes. If there are two, shades
+    Of a classifier, regions have the colors of the predicted classes. If there are two, shades
     show the probability, white is 0.5, and a line is drawn there. The predictions of a regressor
-    have colours by steps. Points have the colours of their y.
+    have colors by steps. Points have the colors of their y.
 
     Missing values are a strip to the left and below. Categories are stripes in which points are
     spread, at most the 30 most frequent ones.
@@ -56,7 +50,7 @@ def plot_decision_surface(
     model : estimator
         A fitted classifier or regressor of one output, also of other libraries, or a pipeline.
     X : table of shape (n_samples, n_features)
-        Rows, as `predict` takes them. They set the ranges of the axes.
+        Rows, as `predict` takes them, but not a `Dataset`. They set the ranges of the axes.
     y : array-like of shape (n_samples,), optional
         Targets of the rows. None means that no points are drawn.
     features : pair of int or str
@@ -71,7 +65,7 @@ def plot_decision_surface(
     feature_names, class_names : sequence of str, optional
         Names of all features, and of the classes in the order of ``classes_``.
     legend : bool
-        Whether to draw the legend of the classes or the colour bar of the predictions.
+        Whether to draw the legend of the classes or the color bar of the predictions.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; None means those of a new figure, which is not known to pyplot.
 
@@ -101,7 +95,7 @@ def plot_decision_surface(
     for feature, value in (fixed or {}).items():
         place = _index_of(feature, names, "fixed")
         columns[place] = source.fixed(place, value)
-    surface = Surface.of(model, source, columns, pair, axes, class_names)
+    surface = Surface.of(model, source.grid(columns, pair, axes), axes, class_names)
     ax = axes_of(ax, (5.6 + surface.legend_inches * legend, 4.8))
     surface.draw(ax)
     if y is not None:
@@ -120,7 +114,7 @@ def _schema_of(model: Any) -> Any:
     return getattr(getattr(own, "_model", None), "schema", None)
 
 
-def _pair_of(features: Any, names: list[str]) -> list[int]:
+def _pair_of(features: Any, names: Sequence[str]) -> list[int]:
     """Indices of the two features of the axes."""
     pair = [_index_of(feature, names, "features") for feature in features]
     if len(pair) != 2 or pair[0] == pair[1]:
@@ -128,7 +122,7 @@ def _pair_of(features: Any, names: list[str]) -> list[int]:
     return pair
 
 
-def _index_of(feature: Any, names: list[str], parameter: str) -> int:
+def _index_of(feature: Any, names: Sequence[str], parameter: str) -> int:
     """Index of a feature that is given by index or name."""
     if isinstance(feature, str):
         if feature not in names:

@@ -9,17 +9,15 @@ import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import Tree, levels
-from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, ShownModel
+from gpuboost.explain.trees.colors import Color, node_colors, tinted
+from gpuboost.explain.trees.shown_model import ShownModel
 from gpuboost.plots.axes import (
     ELLIPSIS,
-    Color,
     axes_of,
     check_axes,
-    class_colors,
     plain,
     root_figure,
     shortened,
-    tinted,
 )
 from gpuboost.plots.node_texts import node_lines, shows_value, title_of
 from gpuboost.plots.tree_layout import horizontal_places
@@ -33,7 +31,8 @@ HINTING = 1.06  # factor of widths, since small letters are set on whole pixels
 STRETCH = 2.5  # largest factor of distances, of that of the boxes
 MAX_INCHES = (24.0, 14.0)
 TITLE_LIMIT = 45
-COLOR_ABOVE, COLOR_BELOW, EDGE = (0.12, 0.47, 0.71), (0.9, 0.45, 0.1), (0.45, 0.45, 0.45)
+PALEST, RANGE = 0.05, 0.55  # shares of a color in a box that is not white
+EDGE = (0.45, 0.45, 0.45)
 NOTE = 'missing values: "no", except where a condition says otherwise'
 
 
@@ -54,8 +53,9 @@ def plot_tree(
     The box of an inner node has the condition under which rows go left, to "yes". Leaves and, where
     they have values, inner nodes have the most probable class and its share, or the value; in
     boosting, what a leaf adds to the raw prediction. The last line is the number of training rows.
-    Colours show classes, paler where the class is less probable, or values: blue above 0 and orange
-    below or, if all values have one sign, darker blue for larger ones.
+    Colors show classes, paler where the class is less probable, or values: blue above 0 and orange
+    below, in boosting and in trees with values of both signs; otherwise, darker blue for larger
+    ones; or, with several outputs, for smaller impurities.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def plot_tree(
     max_depth : int or None
         Depth down to which nodes are drawn; the root has depth 0. None means all.
     filled : bool
-        Whether boxes are coloured.
+        Whether boxes are colored.
     decimals : int
         Maximum number of decimals.
     missing : bool
@@ -119,43 +119,18 @@ def _texts(
         inner = np.flatnonzero(left[nodes]) + nodes.start
         size[inner] += size[left[inner]] + size[left[inner] + 1]
     n = depths[-1 if max_depth is None else min(max_depth, len(depths) - 1)].stop
-    texts = [node_lines(shown, tree, node, decimals, missing) for node in range(n)]
+    texts = [node_lines(shown, tree, node, decimals=decimals, missing=missing) for node in range(n)]
     for node in np.flatnonzero(left[:n] >= n).tolist():
         texts[node].append(f"{ELLIPSIS} {size[node] - 1:,} nodes")
     return np.where(left[:n] < n, left[:n], 0), texts
 
 
 def _colors(shown: ShownModel, tree: Tree, n: int) -> list[Color]:
-    """A colour of each of the first nodes; white where no value is shown."""
-    has_value = np.array([shows_value(shown, tree, node) for node in range(n)])
-    if shown.kind == CLASS_PROBABILITIES:
-        found = [_color_of_class(shown.by_output(value)[0]) for value in tree.value[:n]]
-    else:
-        value = tree.value[:n, 0]
-        found = _colors_of_values(value, value[has_value])
-    white: Color = (1.0, 1.0, 1.0)
-    return [color if own else white for color, own in zip(found, has_value.tolist(), strict=True)]
-
-
-def _color_of_class(share: np.ndarray) -> Color:
-    """Colour of the most probable class, white if it is as probable as all others."""
-    n_classes, even = len(share), 1.0 / len(share)
-    purity = (float(share.max()) - even) / (1.0 - even) if n_classes > 1 else 1.0
-    return tinted(class_colors(n_classes)[int(share.argmax())], 0.08 + 0.5 * max(purity, 0.0))
-
-
-def _colors_of_values(value: np.ndarray, known: np.ndarray) -> list[Color]:
-    """Colours by sign and size or, if all known values have one sign, by place in their range."""
-    low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
-    found = []
-    for own in value.tolist():
-        if low < 0.0 < high:
-            share = 0.6 * abs(own) / max(-low, high)
-            found.append(tinted(COLOR_ABOVE if own > 0.0 else COLOR_BELOW, min(share, 0.6)))
-        else:
-            place = (own - low) / (high - low) if high > low else 0.5
-            found.append(tinted(COLOR_ABOVE, 0.05 + 0.55 * min(max(place, 0.0), 1.0)))
-    return found
+    """A color of each of the first nodes; white where no value is shown."""
+    has_value = np.array([shows_value(shown, tree, node) for node in range(tree.node_count)])
+    colors, strength = node_colors(shown, tree, has_value)
+    shares = np.where(has_value, PALEST + RANGE * strength, 0.0)
+    return list(map(tinted, colors[:n], shares[:n].tolist()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""`export_graphviz`: nodes, edges and colours of the graph, and that Graphviz draws it."""
+"""`export_graphviz`: nodes, edges and colors of the graph, and that Graphviz draws it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 import gpuboost
 from gpuboost.explain import export_graphviz
-from gpuboost.explain.trees.colours import as_hex, hues, text_colour
+from gpuboost.explain.trees.colors import ABOVE, BELOW, as_hex, class_colors, text_color, tinted
 from tests.explain.models import IMPORTED, OWN, classes, frame, held, numbers
 from tests.explain.models import model_and_rows as case_of
 
@@ -158,23 +158,39 @@ def test_the_file_that_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "tree.dot").read_text(encoding="utf-8") == graph == buffer.getvalue()
 
 
-def test_colours() -> None:
-    assert [as_hex(own, 1.0) for own in hues(3)] == ["#e58139", "#39e581", "#8139e5"]
-    assert as_hex(hues(3)[0], 0.0) == "#ffffff"
-    assert (text_colour("#ffffff"), text_colour("#8139e5")) == ("black", "white")
+def fills_of(model: Any) -> dict[int, str]:
+    """Colors of the nodes of the first tree."""
+    found = _NODE.findall(export_graphviz(model, filled=True) or "")
+    return {int(n): fill for n, _, fill in found}
+
+
+def test_colors() -> None:
+    assert [as_hex(own) for own in class_colors(3)] == ["#1f77b4", "#ff7f0e", "#2ca02c"]
+    assert as_hex(tinted(ABOVE, 0.0)) == "#ffffff" and as_hex(BELOW) == "#ff7f0e"
+    assert (text_color("#ffffff"), text_color("#8139e5")) == ("black", "white")
     model, _ = case_of("tree-classifier")
-    tree = held(model).ensemble.trees[0]
-    found = {
-        int(n): fill for n, _, fill in _NODE.findall(export_graphviz(model, filled=True) or "")
-    }
+    tree, found = held(model).ensemble.trees[0], fills_of(model)
     for node in np.flatnonzero(tree.value.max(axis=1) == 1.0).tolist():
-        assert found[node] == as_hex(hues(3)[int(tree.value[node].argmax())], 1.0)
-    boosting, _ = case_of("boosting-two")
-    tree = held(boosting).ensemble.trees[0]
-    graph = export_graphviz(boosting, filled=True) or ""
-    found = {int(n): fill for n, _, fill in _NODE.findall(graph)}
-    largest = int(np.abs(tree.value[:, 0]).argmax())
-    assert found[largest] == as_hex(hues(2)[int(tree.value[largest, 0] < 0.0)], 1.0)
+        assert found[node] == as_hex(class_colors(3)[int(tree.value[node].argmax())])
+
+
+def test_values_above_zero_are_blue_and_those_below_orange() -> None:
+    y = np.nan_to_num(numbers()[:, 0])
+    tree = gpuboost.DecisionTreeRegressor(max_depth=3, device="numpy").fit(numbers(), y)
+    for model in (tree, case_of("boosting-two")[0]):
+        value, found = held(model).ensemble.trees[0].value[:, 0], fills_of(model)
+        assert value.min() < 0.0 < value.max()
+        for node, own in enumerate(value.tolist()):
+            share = abs(own) / np.abs(value).max()
+            assert found[node] == as_hex(tinted(ABOVE if own > 0.0 else BELOW, share))
+
+
+def test_values_of_one_sign_are_blue() -> None:
+    y = numbers()[:, 3].astype(str) == "1.0"
+    model = gpuboost.DecisionTreeRegressor(max_depth=3, device="numpy").fit(numbers(), y)
+    value, found = held(model).ensemble.trees[0].value[:, 0], fills_of(model)
+    assert found[int(value.argmax())] == as_hex(ABOVE)
+    assert found[int(value.argmin())] == "#ffffff"
 
 
 @needs_dot
@@ -207,8 +223,27 @@ def test_dot_draws_every_node(case: str) -> None:
         ({"precision": -1}, ValueError, "precision"),
         ({"tree": 3}, ValueError, "tree must be"),
         ({"class_names": ["a"]}, ValueError, "class_names must contain as many elements"),
+        ({"class_names": "abc"}, TypeError, "class_names must be a list of names, got 'abc'"),
+        ({"class_names": 3}, TypeError, "class_names must be a list of names, got 3"),
+        ({"feature_names": "abcde"}, TypeError, "feature_names must be a list of names"),
+        ({"fontname": 3}, TypeError, "fontname must be the name of a font, got 3"),
     ],
 )
 def test_parameters_are_checked(params: dict[str, Any], error: type, words: str) -> None:
     with pytest.raises(error, match=words):
         export_graphviz(case_of("tree-classifier")[0], **params)
+
+
+def test_class_names_of_models_with_one_output_several_outputs_and_without_classes() -> None:
+    model, _ = case_of("tree-classifier")
+    assert export_graphviz(model, class_names=True) == export_graphviz(model)
+    regressor, _ = case_of("tree-regressor")
+    assert export_graphviz(regressor, class_names=False) == export_graphviz(regressor)
+    with pytest.raises(ValueError, match="class_names are for classifiers"):
+        export_graphviz(regressor, class_names=["a", "b"])
+    several, _ = case_of("tree-outputs")
+    graph = export_graphviz(several, class_names=[["no", "yes"], ["a", "b", "c"]])
+    assert graph is not None and "class = yes, " in graph
+    for given in ("ab", ["ab", ["a", "b", "c"]]):
+        with pytest.raises(TypeError, match="class_names must be a list of names"):
+            export_graphviz(several, class_names=given)

@@ -89,6 +89,18 @@ def test_spread_is_the_standard_deviation(measured: bool) -> None:
         assert rule.prediction == pytest.approx(inside.mean())
 
 
+def test_spread_of_weighted_rows_of_several_outputs() -> None:
+    X = numbers()
+    y = np.stack([np.nan_to_num(X[:, 0]), classes(3) * 2.0], axis=1)
+    weights = np.arange(len(y)) % 3 + 1.0
+    model = gpuboost.DecisionTreeRegressor(max_depth=2, device="numpy").fit(X, y)
+    for rule in export_rules(model, X, y, sample_weight=weights):
+        inside = rule.matches(X)
+        variances = [np.cov(own[inside], aweights=weights[inside], ddof=0) for own in y.T]
+        assert rule.spread == pytest.approx(np.sqrt(np.mean(variances)))
+        assert rule.spread_name == "root mean variance of outputs"
+
+
 def test_spread_has_an_honest_name() -> None:
     names = {rule.spread_name for rule in export_rules(case_of("median-tree")[0])}
     assert names == {"mean absolute deviation"}
@@ -159,6 +171,20 @@ def test_equal_rules_of_a_forest_are_averaged() -> None:
         assert rule.count == round(np.mean(counts))
 
 
+def test_equal_rules_of_adaboost_are_averaged_by_the_weights_of_their_leaves() -> None:
+    X, y = np.arange(60.0)[:, None] % 3, (np.arange(60) % 3 == 1) ^ (np.arange(60) < 8)
+    stump = gpuboost.DecisionTreeClassifier(max_depth=1)
+    model = gpuboost.AdaBoostClassifier(stump, n_estimators=6, device="numpy").fit(X, y)
+    assert len(set(model.estimator_weights_)) > 1
+    trees, rules = held(model).ensemble.trees, export_rules(model, max_rules=ALL)
+    merged = [rule for rule in rules if len(rule.leaves) > 1]
+    assert merged
+    for rule in merged:
+        weights = [trees[t].weight[n] for t, n in rule.leaves]
+        values = [trees[t].value[n] for t, n in rule.leaves]
+        np.testing.assert_allclose(rule.value, np.average(values, axis=0, weights=weights))
+
+
 def test_rules_without_missing_values() -> None:
     """They match the rows of their leaves that have no missing values in their features."""
     model, X = case_of("forest-classifier")
@@ -171,6 +197,30 @@ def test_rules_without_missing_values() -> None:
             inside = (leaves[:, tree] == node) & complete
             np.testing.assert_array_equal(rule.matches(X), inside)
         assert "or missing" not in str(rule)
+
+
+@pytest.mark.parametrize("case", ["forest-classifier", "xgboost-frame", "lightgbm-zeros"])
+def test_measured_rules_without_missing_values_count_the_rows_that_match(case: str) -> None:
+    model, X = case_of(case)
+    rules = export_rules(model, X, show_missing=False, max_rules=ALL)
+    counts = [rule.count for rule in rules]
+    assert counts == [rule.matches(X).sum() for rule in rules] == sorted(counts, reverse=True)
+    assert counts == [round(rule.coverage * len(X)) for rule in rules]
+    with_missing = export_rules(model, X, max_rules=ALL)
+    assert sum(counts) < sum(rule.count or 0 for rule in with_missing)
+
+
+def test_facts_of_rules_without_missing_values_are_those_of_the_rows_that_match() -> None:
+    X, y = numbers(), classes(3)
+    model = gpuboost.DecisionTreeClassifier(max_depth=3, device="numpy").fit(X, y)
+    weights = np.arange(len(y)) % 3 + 1.0
+    for rule in export_rules(model, X, y, sample_weight=weights, show_missing=False):
+        inside = rule.matches(X)
+        assert rule.weight == weights[inside].sum()
+        right = weights[inside & (y == rule.prediction)].sum()
+        assert rule.precision == pytest.approx(right / rule.weight)
+    with pytest.raises(TypeError, match="a Dataset has codes in place of values"):
+        export_rules(model, gpuboost.Dataset(X), show_missing=False)
 
 
 def test_the_number_of_rules() -> None:
@@ -265,7 +315,7 @@ def test_parameters_are_checked(given: dict[str, Any], error: type, words: str) 
 
 def test_targets_and_tables_are_checked() -> None:
     model, X = case_of("tree-classifier")
-    with pytest.raises(ValueError, match="y has the class 9, which the model does not know"):
+    with pytest.raises(ValueError, match=r"y has the classes .*9.*, which y of fit does not have"):
         export_rules(model, X, np.full(len(X), 9))
     with pytest.raises(ValueError, match="y has 2 columns, but the model has 1 outputs"):
         export_rules(model, X, np.zeros((len(X), 2)))

@@ -145,3 +145,11 @@ def test_a_library_that_is_not_installed(kind: str, monkeypatch: pytest.MonkeyPa
 def test_the_kind_is_checked() -> None:
     with pytest.raises(ValueError, match="kind must be one of 'pandas', 'polars', 'arrow'"):
         trees_to_dataframe(case_of("tree-regressor")[0], "dask")
+
+
+@pytest.mark.parametrize("case", ["adaboost-two", "adaboost-three", "adaboost-regressor"])
+def test_trees_of_adaboost_have_weights(case: str) -> None:
+    model, _ = case_of(case)
+    table = trees_to_dataframe(model)
+    np.testing.assert_array_equal(table["tree_weight"], model.estimator_weights_[table["tree"]])
+    assert "tree_weight" not in trees_to_dataframe(case_of("forest-classifier")[0])

@@ -50,7 +50,9 @@ def test_gains_and_counts_of_each_estimator(name: str) -> None:
     assert gains == pytest.approx(expected) and list(gains.values()) == sorted(gains.values())[::-1]
     counts = bars_of(plot_importance(model, kind="count"))
     splits = own._model.ensemble.feature
-    assert counts == {name: (splits == k).sum() for k, name in enumerate(FRAME.columns)}
+    n = (splits >= 0).sum()
+    shares = {name: (splits == k).sum() / n for k, name in enumerate(FRAME.columns)}
+    assert counts == pytest.approx(shares)
 
 
 def test_gains_do_not_depend_on_importance_type() -> None:
@@ -93,6 +95,11 @@ def test_permutation_importances_have_error_bars() -> None:
     half = [0.5 * (ends[1, 0] - ends[0, 0]) for ends in segments]
     order = np.argsort(-found.importances_mean)
     np.testing.assert_allclose(half, found.importances_std[order], rtol=1e-9)
+    ours = model.oob_permutation_importance(NUMBERS, CLASSES)
+    drawn = plot_importance(ours)
+    assert sorted(bars_of(drawn).values()) == pytest.approx(sorted(ours.importances_mean))
+    for own in (ax, drawn):  # one is the decrease of a score, the other the increase of a loss
+        assert own.get_xlabel() == "permutation importance, with standard deviation"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +116,8 @@ def test_wrong_importances(given: Any, error: type, message: str) -> None:
         plot_importance(given)
     with pytest.raises(ValueError, match="kind must be one of"):
         plot_importance([1.0], kind="cover")
+    with pytest.raises(TypeError, match="feature_names must be a list of names, got 'ab'"):
+        plot_importance([1.0, 2.0], feature_names="ab")
 
 
 # ---- learning curves -----------------------------------------------------------------------------
@@ -123,6 +132,8 @@ def test_the_lines_of_a_learning_curve() -> None:
     np.testing.assert_array_equal(drawn["out-of-bag rows"].get_xydata(), np.stack([n, 2 / n], 1))
     assert ax.get_ylabel() == "log loss" and ax.get_xlabel() == "n_estimators"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(drawn)
+    curve.metric = None
+    assert plot_learning_curve(curve).get_ylabel() == "score"
     curve.metric = "R2"
     assert plot_learning_curve(curve).get_ylabel() == "R2"
 

@@ -1,8 +1,8 @@
-"""Decision surfaces: the predictions of the model, in the right places and colours."""
+"""Decision surfaces: the predictions of the model, in the right places and colors."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,13 +10,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gpuboost
+from gpuboost.explain.trees.colors import class_colors
 from gpuboost.plots import plot_decision_surface
-from gpuboost.plots.axes import class_colors
 from tests.plots.picture_cases import (
     CLASSES,
     FAST,
@@ -62,6 +63,11 @@ def test_two_classes_have_shades_and_a_line() -> None:
     for color, label in zip(points.get_facecolors(), y, strict=True):
         np.testing.assert_allclose(color[:3], class_colors(2)[int(label == "yes")])
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no", "yes"]
+    for patch, tint, color in zip(
+        ax.get_legend().get_patches(), (colors[0], colors[2]), class_colors(2), strict=True
+    ):
+        np.testing.assert_allclose(to_rgb(patch.get_facecolor()), tint)
+        np.testing.assert_allclose(to_rgb(patch.get_edgecolor()), color)
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 7.0], ["a", "b", "c"]], ids=["numbers", "texts"])
@@ -86,6 +92,50 @@ def test_the_legend_of_twenty_classes_is_beside_the_regions() -> None:
     assert extent(ax, legend).x0 > extent(ax, ax).x1
     assert extent(ax, legend).x1 <= ax.figure.bbox.x1 and extent(ax, legend).y0 >= 0
     assert len({to_rgb(color) for color in ax.collections[0].cmap.colors}) == 20
+
+
+@pytest.mark.parametrize("n_classes", [3, 10, 11, 20, 30])
+def test_the_legend_tells_regions_and_points_apart(n_classes: int) -> None:
+    """The color of a region is that of its own patch, and far from the points of other classes."""
+    X = np.random.default_rng(0).normal(size=(600, 2))
+    y = np.arange(600) % n_classes
+    model = gpuboost.DecisionTreeClassifier(max_depth=5, **FAST).fit(X, y)
+    ax = plot_decision_surface(model, X, y, **SMALL)
+    regions = np.array([to_rgb(color) for color in ax.collections[0].cmap.colors])
+    patches = ax.get_legend().get_patches()
+    faces = np.array([to_rgb(patch.get_facecolor()) for patch in patches])
+    points = np.array([to_rgb(patch.get_edgecolor()) for patch in patches])
+    np.testing.assert_allclose(ax.collections[1].get_facecolors()[:, :3], points[y])
+    apart = np.linalg.norm(regions[:, None] - faces, axis=2)
+    np.testing.assert_array_equal(apart.argmin(axis=1), np.arange(n_classes))
+    assert apart[~np.eye(n_classes, dtype=bool)].min() > 0.05
+    others = np.linalg.norm(regions[:, None] - points, axis=2)[~np.eye(n_classes, dtype=bool)]
+    assert others.min() > 0.2
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("is_tight", [False, True])
+def test_the_legend_is_in_figures_without_a_layout(columns: int, is_tight: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.array([f"class {k}" for k in np.arange(200) % 6])
+    model = gpuboost.DecisionTreeClassifier(max_depth=5, **FAST).fit(X, y)
+    figure = Figure()
+    axes = [figure.add_subplot(1, columns, 1 + k) for k in range(columns)]
+    if columns == 1 and not is_tight:
+        axes.append(figure.add_axes((0.1, 0.1, 0.5, 0.5)))
+    before = [ax.get_position() for ax in axes]
+    for ax in axes:
+        plot_decision_surface(model, X, y, ax=ax, **SMALL)
+    if is_tight:
+        figure.tight_layout()
+    figure.draw_without_rendering()
+    for ax, place in zip(axes, before, strict=True):
+        legend = extent(ax, ax.get_legend())
+        assert extent(ax, ax).x1 < legend.x0 and extent(ax, ax).width > 100
+        if is_tight:
+            assert legend.x1 <= figure.bbox.x1
+        else:
+            assert legend.x1 <= place.x1 * figure.bbox.width + 1
 
 
 def test_a_regression_has_steps_and_a_bar() -> None:
@@ -200,6 +250,33 @@ def test_other_estimators_and_imported_models_are_drawn() -> None:
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plot_decision_surface(model_of("RandomForestClassifier"), FRAME, **SMALL, **arguments)
+
+
+def test_names_of_classes_are_checked() -> None:
+    with pytest.raises(ValueError, match="class_names are for classifiers"):
+        plot_decision_surface(model_of("RandomForestRegressor"), FRAME, class_names=["a"], **SMALL)
+    with pytest.raises(TypeError, match="class_names must be a list of names, got 'abc'"):
+        plot_decision_surface(model_of("RandomForestClassifier"), FRAME, class_names="abc", **SMALL)
+
+
+def test_rows_on_a_gpu_are_copied_to_the_host() -> None:
+    class OnGpu:
+        __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
+
+        def __init__(self, values: np.ndarray) -> None:
+            self.values = values
+
+        def get(self) -> np.ndarray:
+            return self.values
+
+    model = gpuboost.RandomForestRegressor(3, **FAST).fit(NUMBERS, Y)
+    drawn = [
+        plot_decision_surface(model, own(NUMBERS), own(Y), **SMALL) for own in (np.asarray, OnGpu)
+    ]
+    np.testing.assert_array_equal(*(cells(ax)[2] for ax in drawn))
+    np.testing.assert_array_equal(*(ax.collections[1].get_array() for ax in drawn))
+    with pytest.raises(TypeError, match="a Dataset has codes in place of values"):
+        plot_decision_surface(model, gpuboost.Dataset(NUMBERS), **SMALL)
 
 
 def test_several_outputs_are_refused() -> None:

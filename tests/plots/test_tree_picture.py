@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.colors import to_rgb
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import gpuboost
+from gpuboost.explain import export_graphviz
 from gpuboost.plots import plot_tree
 from gpuboost.plots.axes import number_text, shortened
 from gpuboost.plots.tree_layout import horizontal_places
@@ -131,6 +133,20 @@ def test_leaves_of_boosting_have_signs_and_the_class_that_they_add_to() -> None:
     for node, number in zip(leaves, shown, strict=True):
         red, _, blue = to_rgb(node.box.get_facecolor())
         assert (blue > red) == (number > 0.0)
+
+
+@pytest.mark.parametrize("name", ["DecisionTreeRegressor", "DecisionTreeClassifier"])
+def test_colors_are_tints_of_those_of_graphs(name: str) -> None:
+    model = model_of(name, max_depth=2)
+    graph = export_graphviz(model, filled=True) or ""
+    fills = [to_rgb(text) for text in re.findall(r'fillcolor="(#\w+)"', graph)]
+    boxes = [to_rgb(node.box.get_facecolor()) for node in nodes_of(plot_tree(model))]
+    assert len(fills) == len(boxes) > 3
+    drawn = [int(text) for text in re.findall(r"^(\d+) \[", graph, flags=re.MULTILINE)]
+    for node, fill in zip(drawn, fills, strict=True):
+        shade = 1.0 - np.array(fill), 1.0 - np.array(boxes[node])
+        if shade[0].max() > 0.2:  # from white
+            np.testing.assert_allclose(*(own / own.max() for own in shade), atol=0.03)
 
 
 def test_depth_is_limited() -> None:

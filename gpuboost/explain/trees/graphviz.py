@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.explain.trees.colours import GREY, fill_of_nodes, text_colour
+from gpuboost.engine.growth.tree import Tree
+from gpuboost.explain.trees.colors import GREY, as_hex, node_colors, text_color, tinted
 from gpuboost.explain.trees.conditions import MAX_SHOWN, Condition, Path, extended
 from gpuboost.explain.trees.node_labels import AT_MOST, GraphOptions, NodeLabels
 from gpuboost.explain.trees.shown_model import ShownModel
@@ -54,14 +55,16 @@ def export_graphviz(
         Nodes below this depth are "(...)". None means no limit.
     feature_names : array-like of str of shape (n_features,), optional
         As in `export_text`.
-    class_names : array-like of str, list of such arrays, or False
-        As in `export_text`; False means that nodes do not show a class.
+    class_names : array-like of str, list of such arrays, or bool
+        As in `export_text`; True and None mean the class labels, False that nodes do not show a
+        class.
     label : {'all', 'root', 'none'}
         In which nodes the numbers have labels, such as "samples = ".
     filled : bool
-        Whether nodes are coloured: by the largest class, stronger the purer the node; or by the
-        value, stronger the larger it is (in gradient boosting, orange if positive and blue if
-        negative); or, with several outputs, stronger the smaller the impurity.
+        Whether nodes are colored: by the largest class, stronger the purer the node; or by the
+        value, stronger the larger it is (blue above 0 and orange below, in gradient boosting and in
+        trees with values of both signs); or, with several outputs, stronger the smaller the
+        impurity.
     leaves_parallel : bool
         Whether all leaves are drawn at the bottom.
     impurity : bool
@@ -105,7 +108,8 @@ def export_graphviz(
     given |= {"special_characters": special_characters, "precision": precision}
     given |= {"fontname": fontname, "show_missing": show_missing, "max_categories": max_categories}
     options = GraphOptions(**given, show_classes=class_names is not False)
-    shown = ShownModel.of(model, feature_names, None if class_names is False else class_names)
+    names = None if isinstance(class_names, bool) else class_names
+    shown = ShownModel.of(model, feature_names, names)
     shown.tree(tree)  # an error if there is none
     text = "\n".join(_lines(NodeLabels(shown, tree, options))) + "\n"
     if out_file is None:
@@ -122,7 +126,7 @@ def _lines(labels: NodeLabels) -> Iterator[str]:
     options, tree = labels.options, labels.tree
     yield "digraph Tree {"
     yield from _styles(options)
-    colour_of = fill_of_nodes(labels.shown, tree) if options.filled else None
+    fills = _fills(labels.shown, tree) if options.filled else [""] * tree.node_count
     limit = np.inf if options.max_depth is None else options.max_depth
     # Nodes still to be written, the next one last; the path to each, and the edge if it has one.
     todo: list[tuple[int, int, Path, str]] = [(0, 0, {}, "")]
@@ -141,8 +145,7 @@ def _lines(labels: NodeLabels) -> Iterator[str]:
             for child in (1, 0):
                 text = f"{node} -> {left + child} [label={_answer(child, shown, options)}] ;"
                 todo.append((left + child, depth + 1, extended(path, sides[child]), text))
-        fill = "" if colour_of is None else _fill(colour_of(node))
-        yield f"{node} [label={options.quoted(labels.lines(node, question))}{fill}] ;"
+        yield f"{node} [label={options.quoted(labels.lines(node, question))}{fills[node]}] ;"
         if edge:
             yield edge
     if options.leaves_parallel:
@@ -177,5 +180,9 @@ def _answer(child: int, sides: list[Condition], options: GraphOptions) -> str:
     return f'" {text}{" or missing" if is_shown and sides[child].missing else ""} "'
 
 
-def _fill(colour: str) -> str:
-    return f', fillcolor="{colour}", fontcolor="{text_colour(colour)}"'
+def _fills(shown: ShownModel, tree: Tree) -> list[str]:
+    """The attributes of each node that fill it."""
+    has_value = np.ones(tree.node_count, bool) if shown.has_inner_values else tree.left == 0
+    colors, strength = node_colors(shown, tree, has_value)
+    fills = map(as_hex, map(tinted, colors, strength.tolist()))
+    return [f', fillcolor="{fill}", fontcolor="{text_color(fill)}"' for fill in fills]

@@ -9,11 +9,15 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.data.class_labels import check_classes, codes_among
 from gpuboost.data.validation import check_same_length, check_targets, check_weights, read_target
+from gpuboost.estimators.fitting.mixins import copied_to_host
+from gpuboost.explain.trees.conditions import Condition
 from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, PREDICTIONS, ShownModel
 
 Leaf = tuple[int, int]  # number of the tree, and of the node
+Conditions = tuple[Condition, ...]
+FEATURES_OF_A_READ = 64  # whose columns are read together for missing values
 STANDARD_DEVIATION, ROOT_MEAN_VARIANCE = "standard deviation", "root mean variance of outputs"
 # Names of the impurities of regression trees whose square root is not the spread.
 SPREAD_NAMES = {
@@ -52,11 +56,11 @@ class TrainingRows:
         offset = self.shown.trees.offset
         return [int(offset[tree]) + node for tree, node in leaves]
 
-    def coverage(self, leaves: Sequence[Leaf]) -> float:
+    def coverage(self, conditions: Conditions, leaves: Sequence[Leaf]) -> float:
         """Mean fraction of the rows of a tree that reach its leaf."""
         return float(self._shares[self._places(leaves)].sum() / len(leaves))
 
-    def facts(self, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
+    def facts(self, conditions: Conditions, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
         """What is known of the rows of leaves that are one rule with the given value."""
         shown, trees, at = self.shown, self.shown.trees, self._places(leaves)
         is_single = shown.kind == CLASS_PROBABILITIES and len(shown.classes) == 1
@@ -70,7 +74,7 @@ class TrainingRows:
         return RowFacts(
             count=count,
             weight=float(trees.weight[at].sum() / len(at)),
-            coverage=self.coverage(leaves),
+            coverage=self.coverage(conditions, leaves),
             precision=float(value.max()) if is_single else None,
             majority=None,
             spread=spread,
@@ -91,39 +95,48 @@ class MeasuredRows:
         Weights of the rows.
     y : int64 or float64 (n, n_outputs), or None
         Classes as indices of the labels, or values.
+    missing : dict of int to bool (n,)
+        The rows in which a feature is missing, which match no condition on it; empty if conditions
+        say whether missing values pass.
     """
 
     shown: ShownModel
     leaves: np.ndarray
     weights: np.ndarray
     y: np.ndarray | None
-
-    def _inside(self, leaves: Sequence[Leaf]) -> np.ndarray:
-        """The rows of leaves that are one rule, which are the same in all trees."""
-        tree, node = leaves[0]
-        return np.flatnonzero(self.leaves[:, tree] == node)
-
-    def coverage(self, leaves: Sequence[Leaf]) -> float:
-        """Fraction of the rows that reach the leaves."""
-        tree, node = leaves[0]
-        return float(self._counts[tree][node] / len(self.leaves))
+    missing: dict[int, np.ndarray]
 
     @cached_property
-    def _counts(self) -> list[np.ndarray]:
-        """Number of rows of each node, by tree."""
+    def _by_leaf(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The rows in the order of their leaves, and where each node starts, by tree."""
         sizes = np.diff(self.shown.trees.offset).tolist()
         return [
-            np.bincount(own, minlength=size) for own, size in zip(self.leaves.T, sizes, strict=True)
+            (np.argsort(own, kind="stable"), np.bincount(own + 1, minlength=size + 1).cumsum())
+            for own, size in zip(self.leaves.T, sizes, strict=True)
         ]
 
-    def facts(self, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
-        """What is known of the rows of leaves that are one rule with the given value."""
-        inside = self._inside(leaves)
+    def _inside(self, conditions: Conditions, leaves: Sequence[Leaf]) -> np.ndarray:
+        """The rows that match a rule, which are the same in the trees of all its leaves."""
+        tree, node = leaves[0]
+        rows, start = self._by_leaf[tree]
+        inside = rows[start[node] : start[node + 1]]
+        for condition in conditions:
+            if condition.feature in self.missing:
+                inside = inside[~self.missing[condition.feature][inside]]
+        return inside
+
+    def coverage(self, conditions: Conditions, leaves: Sequence[Leaf]) -> float:
+        """Fraction of the rows that match a rule."""
+        return len(self._inside(conditions, leaves)) / len(self.leaves)
+
+    def facts(self, conditions: Conditions, leaves: Sequence[Leaf], value: np.ndarray) -> RowFacts:
+        """What is known of the rows that match a rule with the given value."""
+        inside = self._inside(conditions, leaves)
         weights = self.weights[inside]
         found = RowFacts(
             count=len(inside),
             weight=float(weights.sum()),
-            coverage=self.coverage(leaves),
+            coverage=len(inside) / len(self.leaves),
             precision=None,
             majority=None,
             spread=None,
@@ -158,8 +171,10 @@ def name_of_spread(n_outputs: int) -> str:
     return STANDARD_DEVIATION if n_outputs == 1 else ROOT_MEAN_VARIANCE
 
 
-def measured_rows(shown: ShownModel, X: Any, y: Any, sample_weight: Any) -> MeasuredRows:
-    """Read the rows of a user.
+def measured_rows(
+    shown: ShownModel, X: Any, y: Any, *, sample_weight: Any, unmatched: Sequence[int]
+) -> MeasuredRows:
+    """Read the rows of a user; missing values of the features ``unmatched`` match no condition.
 
     Raises
     ------
@@ -167,38 +182,40 @@ def measured_rows(shown: ShownModel, X: Any, y: Any, sample_weight: Any) -> Meas
         They do not fit the model, or each other.
     """
     leaves = shown.leaves(X)
-    weights = check_weights(_on_host(sample_weight), len(leaves))
+    y, sample_weight = copied_to_host(y, sample_weight)
+    weights = check_weights(sample_weight, len(leaves))
     if weights is None:
         weights = np.ones(len(leaves))
-    if y is None:
-        return MeasuredRows(shown, leaves, weights, None)
-    targets = _class_indices(shown, _on_host(y)) if shown.classes else check_targets(_on_host(y))
-    targets = targets.reshape(len(targets), -1)
-    check_same_length(leaves, targets)
-    return MeasuredRows(shown, leaves, weights, targets)
+    targets = None
+    if y is not None:
+        targets = _class_indices(shown, y) if shown.classes else check_targets(y)
+        targets = targets.reshape(len(targets), -1)
+        check_same_length(leaves, targets)
+    return MeasuredRows(shown, leaves, weights, targets, _missing_values(shown, X, unmatched))
 
 
-def _on_host(values: Any) -> Any:
-    return copy_device_array_to_host(values) if is_on_device(values) else values
+def _missing_values(shown: ShownModel, X: Any, features: Sequence[int]) -> dict[int, np.ndarray]:
+    """The rows in which some features are missing; features without missing values are left out."""
+    found: dict[int, np.ndarray] = {}
+    for start in range(0, len(features), FEATURES_OF_A_READ):
+        chosen = features[start : start + FEATURES_OF_A_READ]
+        is_missing = np.isnan(shown.read(X, chosen))
+        found |= {
+            feature: own for feature, own in zip(chosen, is_missing.T, strict=True) if own.any()
+        }
+    return found
 
 
 def _class_indices(shown: ShownModel, y: Any) -> np.ndarray:
-    """Class labels as indices: int64 (n, n_outputs)."""
+    """Class labels as indices: int32 (n, n_outputs)."""
     given = read_target(y, of_classes=True)
     given = given.reshape(len(given), -1)
     if given.shape[1] != len(shown.labels):
         raise ValueError(
             f"y has {given.shape[1]} columns, but the model has {len(shown.labels)} outputs"
         )
-    found = np.empty(given.shape, dtype=np.int64)
-    for output, labels in enumerate(shown.labels):
-        place = {label: index for index, label in enumerate(labels.tolist())}
-        values, inverse = np.unique(given[:, output], return_inverse=True)
-        unknown = [value for value in values.tolist() if value not in place]
-        if unknown:
-            raise ValueError(
-                f"y has the class {unknown[0]!r}, which the model does not know; its classes are "
-                f"{list(place)!r:.200}"
-            )
-        found[:, output] = np.array([place[value] for value in values.tolist()])[inverse]
-    return found
+    columns = [
+        codes_among(labels, *check_classes(column), "y")
+        for labels, column in zip(shown.labels, given.T, strict=True)
+    ]
+    return np.stack(columns, axis=1)

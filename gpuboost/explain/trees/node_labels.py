@@ -48,6 +48,8 @@ class GraphOptions:
         for each in fields(self):
             if each.type == "bool":
                 boolean(each.name, getattr(self, each.name))
+        if not isinstance(self.fontname, str):
+            raise TypeError(f"fontname must be the name of a font, got {self.fontname!r:.80}")
         if self.max_depth is not None:
             integer_at_least("max_depth", self.max_depth, 0)
         integer_at_least("precision", self.precision, 0)

@@ -151,7 +151,8 @@ def export_rules(
     class weights and the draws of a bootstrap.
 
     Leaves of several trees with the same conditions are one rule. Its value is their sum in
-    gradient boosting, and otherwise their mean; training counts are means, too.
+    gradient boosting, and otherwise their mean by the weights of the leaves; training counts are
+    means, too.
 
     Parameters
     ----------
@@ -170,6 +171,8 @@ def export_rules(
     show_missing : bool
         Whether conditions say if missing values pass. If not, missing values match no condition,
         leaves that only they reach have no rule, and rules that differ in nothing else are one.
+        Support and precision on X are those of the rows that match, while those of the training
+        rows include the rows with missing values in the leaves.
     feature_names, class_names : array-like of str, optional
         As in `export_text`.
 
@@ -191,14 +194,15 @@ def export_rules(
     limit = TOP_RULES if max_rules is None and len(numbers) > 1 else None
     if max_rules is not None:
         limit = integer_at_least("max_rules", max_rules, 1)
-    if X is not None:
-        rows: TrainingRows | MeasuredRows = measured_rows(shown, X, y, sample_weight)
-    elif y is None and sample_weight is None:
-        rows = TrainingRows(shown)
-    else:
+    if X is None and (y is not None or sample_weight is not None):
         raise ValueError("y and sample_weight are those of the rows of X; pass X, too")
     found = _distinct_rules(shown, numbers, boolean("show_missing", show_missing))
-    found.sort(key=lambda rule: -rows.coverage(rule[1]))
+    rows: TrainingRows | MeasuredRows = TrainingRows(shown)
+    if X is not None:
+        used = set() if show_missing else {c.feature for conditions, _ in found for c in conditions}
+        given = {"sample_weight": sample_weight, "unmatched": sorted(used)}
+        rows = measured_rows(shown, X, y, **given)
+    found.sort(key=lambda rule: -rows.coverage(*rule))
     return [_rule(shown, rows, *each) for each in found[:limit]]
 
 
@@ -253,7 +257,7 @@ def _rule(
         conditions,
         prediction[0] if len(prediction) == 1 else prediction,
         tuple(value.tolist()),
-        **rows.facts(leaves, value),
+        **rows.facts(conditions, leaves, value),
         output=output,
         leaves=tuple(leaves),
         _model=shown,

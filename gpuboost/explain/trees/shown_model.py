@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
 from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.parameters import integer_between
 from gpuboost.data.sparse_features import SparseFeatures
@@ -20,6 +19,7 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.fitting.base import TreeModel
+from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.imported.columns import (
     KNOWN,
     NAN_IS_ZERO,
@@ -32,6 +32,7 @@ from gpuboost.estimators.imported.estimators import ImportedEstimator
 from gpuboost.estimators.imported.model import ALL_COLUMNS, BY_PROBABILITY, ImportedTrees
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.explain.trees.conditions import Categories, Condition, one_line
+from gpuboost.explain.trees.names import names_of_classes, names_of_features
 from gpuboost.interchange.from_treelite import TREELITE_NAME
 from gpuboost.interchange.from_xgboost import XGBOOST_NAME
 
@@ -97,9 +98,9 @@ class ShownModel:
         NotFittedError
             The model is not fitted.
         TypeError
-            It is no model of gpuboost, or its base learners are no trees.
+            It is no model of gpuboost, its base learners are no trees, or names are no list.
         ValueError
-            The number of names is not that of the features or classes.
+            The number of names is not that of the features or classes, or there are no classes.
         """
         own = _with_trees(model)
         held = own._model
@@ -110,10 +111,10 @@ class ShownModel:
             estimator=own,
             trees=held.ensemble,
             schema=held.schema,
-            features=_feature_names(held.schema, feature_names),
+            features=names_of_features(feature_names, held.schema.names, held.schema.n_features),
             columns=held.columns if isinstance(held, ImportedTrees) else None,
             labels=labels,
-            classes=_class_names(labels, class_names),
+            classes=names_of_classes(labels, class_names),
             **facts,
         )
 
@@ -271,8 +272,7 @@ class ShownModel:
         """
         if isinstance(X, Dataset):
             raise TypeError("a Dataset has codes in place of values; pass the table itself")
-        X = copy_device_array_to_host(X) if is_on_device(X) else X
-        chosen = list(features)
+        (X,), chosen = copied_to_host(X), list(features)
         if self.columns is None:
             rows = check_features(apply_schema(X, self.schema, self.name), self.schema.names)
             return rows.columns(chosen) if isinstance(rows, SparseFeatures) else rows[:, chosen]
@@ -283,7 +283,7 @@ class ShownModel:
         """Leaf of each row in each tree, on the host: int64 (n, n_trees)."""
         own = self.estimator
         found = own.apply(X) if isinstance(own, ImportedEstimator) else own._leaves(X)
-        return copy_device_array_to_host(found) if is_on_device(found) else found.astype(np.int64)
+        return copied_to_host(found)[0].astype(np.int64)
 
 
 def _with_trees(model: Any) -> Any:
@@ -343,31 +343,3 @@ def _codes_in_column(numbers: np.ndarray, column: SplitColumn) -> np.ndarray:
     known = dict(zip(own.tolist(), codes.tolist(), strict=True))
     others = column.code_of_others
     return np.array([known.get(number, others) for number in numbers.tolist()], dtype=np.int64)
-
-
-def _feature_names(schema: FeatureSchema, given: Any) -> tuple[str, ...]:
-    """Names of the features: the given ones, those of the training data, or feature_0 and so on."""
-    n = schema.n_features
-    if given is None:
-        own = schema.names
-        return tuple(f"feature_{f}" for f in range(n)) if own is None else tuple(map(str, own))
-    found = tuple(map(str, given))
-    if len(found) != n:
-        raise ValueError(f"feature_names must contain {n} elements, got {len(found)}")
-    return found
-
-
-def _class_names(labels: tuple[np.ndarray, ...], given: Any) -> tuple[tuple[str, ...], ...]:
-    """Names of the classes of each output."""
-    if given is None or not labels:
-        return tuple(tuple(str(label) for label in own.tolist()) for own in labels)
-    lists = [given] if len(labels) == 1 else list(given)
-    found = tuple(tuple(map(str, own)) for own in lists)
-    wanted, sizes = [len(own) for own in labels], [len(own) for own in found]
-    if sizes != wanted:
-        raise ValueError(
-            f"class_names must contain as many elements as there are classes, {wanted}, got {sizes}"
-        )
-    if any(len(set(own)) < len(own) for own in found):
-        raise ValueError(f"class_names must be distinct, got {given!r:.80}")
-    return found

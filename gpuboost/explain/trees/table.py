@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.data.parameters import one_of
+from gpuboost.estimators.adaboost.model import AdaBoostTrees
 from gpuboost.explain.trees.conditions import category_text
 from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
@@ -51,6 +52,7 @@ def trees_to_dataframe(
     cover                total weight of the rows in the node; in gradient boosting, total hessian
     count                number of rows in the node
     impurity             impurity of the node
+    tree_weight          AdaBoost only: weight of the tree, ``estimator_weights_``
     ===================  ===========================================================================
 
     Entries are missing where they make no sense (a leaf has no feature), and where the model does
@@ -120,6 +122,9 @@ def _columns(shown: ShownModel) -> NodeColumns:
     found["cover"] = _FLOAT64, trees.weight.tolist()
     found["count"] = _INT64, _where(counts, trees.count)
     found["impurity"] = _FLOAT64, _where(~np.isnan(trees.impurity), trees.impurity)
+    if isinstance(shown.estimator._model, AdaBoostTrees):
+        weights = shown.estimator._model.tree_votes
+        found["tree_weight"] = _FLOAT64, np.repeat(weights, sizes).tolist()
     return found
 
 
