@@ -16,7 +16,6 @@ import shap
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.estimators.fitting.explanations import (
-    ShapExplained,
     additive_model,
     names_of_outputs,
 )
@@ -29,10 +28,11 @@ def register(module: ModuleType) -> None:
     """Let the explainers of shap, whose module is given, take estimators of gpuboost."""
 
     def new(cls: type, model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        is_ours = hasattr(type(model), "shap_expected_value")
         by_trees = kwargs.get("algorithm", "auto") in ("auto", "tree")
-        if isinstance(model, ShapExplained) and cls is module.TreeExplainer:
+        if is_ours and cls is module.TreeExplainer:
             cls = GpuboostExplainer
-        elif isinstance(model, ShapExplained) and cls is module.Explainer and by_trees:
+        elif is_ours and cls is module.Explainer and by_trees:
             cls = GpuboostExplainer if _is_sum_of_trees(model) else _PredictionExplainer
         return object.__new__(cls)
 

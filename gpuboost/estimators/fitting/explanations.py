@@ -18,7 +18,7 @@ from gpuboost.estimators.model.explained import Explanation, as_explained
 
 
 class ShapExplained:
-    """Mixin with exact SHAP values and partial dependence of the trees of a fitted estimator."""
+    """Exact SHAP values and partial dependence of the trees of a fitted estimator."""
 
     # scikit-learn's `partial_dependence` calls it.
     _compute_partial_dependence_recursion = partial_dependence_by_recursion
