@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.peers.boosting_peers import HIST, Threaded, adaboost
+from benchmarks.peers.boosting_peers import CATBOOST, HIST, Threaded, adaboost
 from benchmarks.peers.peers import (
     FAST_BOOSTING,
     FASTEST_BOOSTING,
@@ -47,13 +47,18 @@ SETTING = Setting(BOOSTING, CLASSIFICATION, 30, max_depth=5, boosting=WANTED)
 
 
 def made(name: str, setting: Setting = SETTING):
-    """The estimator of a peer."""
+    """The estimator of a peer; the test is skipped if the peer is not installed."""
     (peer,) = choose_peers((name,), "numpy")
     why = peer.refuses(setting)
     if why is not None and "not installed" in why:
-        pytest.skip(why)
+        pytest.skip(why)  # such as "xgboost is not installed"
     assert why is None
-    model = peer.make(setting, RESOURCES)
+    return peer.make(setting, RESOURCES)
+
+
+def parameters_of(name: str, setting: Setting = SETTING):
+    """The library's own estimator, of which the parameters are read."""
+    model = made(name, setting)
     return model._model if isinstance(model, Threaded) else model
 
 
@@ -86,7 +91,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_boosting_is_set_equally(name):
-    given = made(name).get_params()
+    given = parameters_of(name).get_params()
     wanted = (30, 5, WANTED.learning_rate, WANTED.l2, WANTED.min_samples_leaf, WANTED.min_hessian)
     for word, value in zip(NAMES[name], wanted, strict=True):
         assert word is None or given[word] == value
@@ -96,7 +101,7 @@ def test_boosting_is_set_equally(name):
 
 
 def test_bonsai_is_set_equally():
-    given = made(BONSAI).get_params()
+    given = parameters_of(BONSAI).get_params()
     assert (given["n_iters"], given["max_depth"], given["max_leaves"]) == (30, 5, 2**5)
     assert given["learning_rate"] == WANTED.learning_rate and given["max_bin"] == 255
     assert given["grower"] == "depthwise" and given["random_seed"] == 3
@@ -109,15 +114,15 @@ def test_bonsai_is_set_equally():
 
 
 def test_lightgbm_quantises_its_gradients():
-    quantised, plain = made(QUANTISED).get_params(), made(LIGHTGBM).get_params()
+    quantised, plain = parameters_of(QUANTISED).get_params(), parameters_of(LIGHTGBM).get_params()
     assert quantised == plain | {"use_quantized_grad": True}
 
 
 def test_trees_have_as_many_leaves_as_their_depth_allows():
-    assert made(LIGHTGBM).num_leaves == 2**5
-    hist = made(HIST)
+    assert parameters_of(LIGHTGBM).num_leaves == 2**5
+    hist = parameters_of(HIST)
     assert hist.max_leaf_nodes is None and hist.early_stopping is False
-    model = made(OURS)
+    model = parameters_of(OURS)
     assert model.max_leaf_nodes is None and model.n_iter_no_change is None
 
 
@@ -129,10 +134,7 @@ def test_every_loss_means_the_same_to_all_peers(name, loss):
     table = tables.continuous(1500, 8)
     y = np.random.default_rng(0).poisson(np.exp(0.5 * np.tanh(table.y)))
     y = y.astype(np.float64) if loss == POISSON else table.y
-    (peer,) = choose_peers((name,), "numpy")
-    if peer.refuses(setting):
-        pytest.skip(str(peer.refuses(setting)))
-    predicted = peer.make(setting, RESOURCES).fit(table.X, y).predict(table.X)
+    predicted = made(name, setting).fit(table.X, y).predict(table.X)
     if loss == POISSON:  # rates, not logarithms
         assert predicted.mean() == pytest.approx(y.mean(), rel=0.03)
         return
@@ -209,6 +211,19 @@ def test_the_table_has_the_bounds():
     assert f"– (0.5 of {HIST}, {XGBOOST})" in text and "| XGBoost |" not in text
 
 
+@pytest.mark.parametrize("name", [OURS, *FASTEST_BOOSTING, CATBOOST])
+def test_every_peer_predicts_several_outputs(name):
+    """Libraries with one output have a model for each, and say so."""
+    setting = Setting(BOOSTING, REGRESSION, 40, max_depth=3, boosting=BoostingOptions(n_outputs=2))
+    table = tables.several_outputs(2, 1500, 8)
+    predicted = made(name, setting).fit(table.X, table.y).predict(table.X)
+    assert predicted.shape == (1500, 2)
+    assert scores.score_of(None, table, predicted, setting) > 0.4
+    (peer,) = choose_peers((name,), "numpy")
+    has_one = name not in (OURS, XGBOOST, HESSBOOST, CATBOOST)
+    assert ("a model for each output" in (peer.remark(setting) or "")) == has_one
+
+
 # ---- rates -------------------------------------------------------------------------------------
 
 
@@ -227,10 +242,7 @@ def test_rates_are_per_unit_of_exposure(name):
     train, test = tables.split(table, 0)
     options = BoostingOptions(loss=POISSON)
     setting = Setting(BOOSTING, REGRESSION, 50, max_depth=2, boosting=options)
-    (peer,) = choose_peers((name,), "numpy")
-    if peer.refuses(setting):
-        pytest.skip(str(peer.refuses(setting)))
-    model = peer.make(setting, RESOURCES)
+    model = made(name, setting)
     found = rates.predicted_rates(name, model, train, test)
     assert (found * test.exposure).sum() == pytest.approx(test.y.sum(), rel=0.1)
     best = rates.explained_deviance(test, np.exp(0.8 * test.X[:, 0] - 1.0))
