@@ -202,7 +202,7 @@ class Backend(Protocol):
     def shap_interactions(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Path-dependent SHAP interaction values: int64 (n, n_features, n_features, n_outputs)."""
 
-    def shap_against(
+    def interventional_shap(
         self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
     ) -> np.ndarray:
         """Interventional SHAP values, summed over the rows of ``background``: see `shap_values`."""

@@ -135,7 +135,7 @@ def kernels_of(names: str) -> set[str]:
             },
         ),
         (BIN_AND_PREDICT, {"bin_values", "count_leading_cells", "count_cells"}),
-        (EXPLAIN, kernels_of("explain/columns explain/path_dependent explain/against")),
+        (EXPLAIN, kernels_of("explain/columns explain/path_dependent explain/interventional")),
         (ROUNDS, kernels_of(FILES_OF_ROUNDS)),
     ],
     ids=["grow", "bin and predict", "explain", "rounds"],

@@ -146,8 +146,8 @@ def test_numba_has_the_bits_of_numpy(table, number: int):
     assert np.array_equal(pairs, numba.shap_interactions(model, rows[:70], 2))
     assert np.array_equal(pairs, pairs.transpose(0, 2, 1, 3))
     assert np.array_equal(pairs.sum(axis=2), wanted[:70])
-    against = numpy.shap_against(model, rows, other, 1)
-    assert np.array_equal(against, numba.shap_against(model, rows, other, 2))
+    against = numpy.interventional_shap(model, rows, other, 1)
+    assert np.array_equal(against, numba.interventional_shap(model, rows, other, 2))
 
 
 def test_trees_that_are_not_kept_give_the_same_values(table, monkeypatch):

@@ -149,11 +149,11 @@ class CudaBackend:
         with self.runtime.active():
             return shap_interactions(self.runtime, model, X)
 
-    def shap_against(
+    def interventional_shap(
         self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
     ) -> np.ndarray:
         """Compute interventional SHAP values, summed over background rows."""
-        from gpuboost.backends.cuda.explain.explain import shap_against
+        from gpuboost.backends.cuda.explain.explain import interventional_shap
 
         with self.runtime.active():
-            return shap_against(self.runtime, model, X, background)
+            return interventional_shap(self.runtime, model, X, background)

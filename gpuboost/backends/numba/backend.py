@@ -41,13 +41,13 @@ class NumbaBackend(HostBackend):
 
         return explain.shap_interactions(model, X, n_threads)
 
-    def shap_against(
+    def interventional_shap(
         self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
     ) -> np.ndarray:
         """Interventional SHAP values."""
         from gpuboost.backends.numba.explain import explain
 
-        return explain.shap_against(model, X, background, n_threads)
+        return explain.interventional_shap(model, X, background, n_threads)
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""

@@ -61,8 +61,8 @@ class NumpyBackend(HostBackend):
         """Path-dependent SHAP interaction values."""
         return explain.shap_interactions(model, X)
 
-    def shap_against(
+    def interventional_shap(
         self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
     ) -> np.ndarray:
         """Interventional SHAP values."""
-        return explain.shap_against(model, X, background)
+        return explain.interventional_shap(model, X, background)

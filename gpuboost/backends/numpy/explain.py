@@ -128,7 +128,7 @@ def shap_interactions(model: AdditiveModel, X: np.ndarray) -> np.ndarray:
     return completed(total.transpose(3, 0, 1, 2))
 
 
-def shap_against(model: AdditiveModel, X: np.ndarray, background: np.ndarray) -> np.ndarray:
+def interventional_shap(model: AdditiveModel, X: np.ndarray, background: np.ndarray) -> np.ndarray:
     """Interventional SHAP values, summed over background rows: int64 (n, n_features, n_outputs).
 
     The value of a set of features is the tree's output for the row, with all other features as in a
@@ -141,11 +141,11 @@ def shap_against(model: AdditiveModel, X: np.ndarray, background: np.ndarray) ->
     for tree, rows in _trees_and_rows(model, X):
         outputs = slice(tree.first_output, tree.first_output + tree.value.shape[1])
         for other in background:
-            _add_against(tree, X[rows], other[None], total[:, outputs, rows], scale)
+            _add_interventional(tree, X[rows], other[None], total[:, outputs, rows], scale)
     return total.transpose(2, 0, 1)
 
 
-def _add_against(
+def _add_interventional(
     tree: PathTree, X: np.ndarray, other: np.ndarray, total: np.ndarray, scale: float
 ) -> None:
     """Add the contributions of a tree and a background row: ``total`` (n_features, n_values, n)."""

@@ -69,21 +69,6 @@ class AdditiveModel:
         """Factor of contributions, if they are summed over this number of background rows."""
         return float(np.ldexp(1.0, self.scale_bits - (n_background - 1).bit_length()))
 
-    @cached_property
-    def expected(self) -> np.ndarray:
-        """Outputs when no feature is known: float64 (n_outputs,)."""
-        total = np.zeros(self.n_outputs)
-        for number, tree in enumerate(self.ensemble.trees):
-            mean, cover = tree.value.copy(), self.cover[self._nodes(number)]
-            first = self.first_output[number]
-            for level in reversed(levels(tree.left)):
-                inner = np.flatnonzero(tree.left[level]) + level.start
-                left = tree.left[inner]
-                shares = [(cover[child] / cover[inner])[:, None] for child in (left, left + 1)]
-                mean[inner] = shares[0] * mean[left] + shares[1] * mean[left + 1]
-            total[first : first + mean.shape[1]] += mean[0]
-        return self.base + total / self.divisor
-
     def path_tree(self, number: int) -> PathTree:
         """The edges of a tree. Some trees are kept for the next call."""
         found = self._kept.get(number)

@@ -40,6 +40,12 @@ def partial_dependence(model: AdditiveModel, columns: np.ndarray, known: np.ndar
     return model.base + total / model.divisor
 
 
+def expected_outputs(model: AdditiveModel) -> np.ndarray:
+    """Outputs when no feature is known: float64 (n_outputs,)."""
+    nothing = np.zeros((1, len(model.feature_of_column)))
+    return partial_dependence(model, nothing, np.zeros(model.n_features, dtype=bool))[0]
+
+
 class _Nodes:
     """The nodes of some trees, numbered as in the ensemble."""
 
@@ -75,18 +81,19 @@ class _Nodes:
         below = np.empty((0, len(columns), self.value.shape[1]))
         for inner in reversed(self.levels()):
             children = self.left[inner], self.left[inner] + 1
-            share = (self.cover[children[0]] / self.cover[inner])[:, None]
+            # The shares of other libraries' trees add up to 1 up to rounding only.
+            shares = [(self.cover[child] / self.cover[inner])[:, None] for child in children]
             means = [self.value[child] for child in children]
-            self.value[inner] = share * means[0] + (1.0 - share) * means[1]
+            self.value[inner] = shares[0] * means[0] + shares[1] * means[1]
             depends = self.is_known[inner]
             for child in children:
                 depends = depends | (place[child] >= 0)
             nodes = inner[depends]
             left, right = (self._at(child[depends], place, below) for child in children)
-            to_left = np.where(
-                self.is_known[nodes, None], self._goes_left(nodes, columns), share[depends]
-            )[:, :, None]
-            below = to_left * left + (1.0 - to_left) * right
+            is_known, to_left = self.is_known[nodes, None], self._goes_left(nodes, columns)
+            of_left = np.where(is_known, to_left, shares[0][depends])[:, :, None]
+            of_right = np.where(is_known, ~to_left, shares[1][depends])[:, :, None]
+            below = of_left * left + of_right * right
             place[nodes] = np.arange(len(nodes))
         return self._at(self.roots - self.start, place, below)
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpuboost.backends.prediction_cost import explanation_work
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.engine.explanations.dependence import expected_outputs
 from gpuboost.estimators.fitting.dependence import partial_dependence_by_recursion
 from gpuboost.estimators.model.explained import Explanation, as_explained
 
@@ -109,7 +110,7 @@ class ShapExplained:
             See `shap_values`.
         """
         if background is None:
-            found = additive_model(self).expected
+            found = expected_outputs(additive_model(self))
         else:
             found = explanation_of(self, background, background).expected()
         return shaped(self, found)

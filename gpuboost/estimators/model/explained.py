@@ -13,6 +13,7 @@ from gpuboost.data.sparse_features import Features, SparseFeatures, to_dense
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.explanations.additive import AdditiveModel
+from gpuboost.engine.explanations.dependence import expected_outputs
 
 BLOCK_BYTES = 2**26  # of the values of a block
 
@@ -45,7 +46,7 @@ class Explanation(NamedTuple):
                 found = self.backend.shap_values(model, X, self.n_threads)
             else:
                 n_background = len(other)
-                found = self.backend.shap_against(model, X, other, self.n_threads)
+                found = self.backend.interventional_shap(model, X, other, self.n_threads)
             yield self._as_floats(found, n_background)
 
     def interactions(self) -> Iterator[np.ndarray]:
@@ -58,7 +59,7 @@ class Explanation(NamedTuple):
         """Outputs when no feature is known: float64 (n_outputs,)."""
         model, other = self._model, self.background
         if other is None:
-            return model.expected
+            return expected_outputs(model)
         sums = np.zeros(model.n_outputs)
         leaves = self.backend.apply(model.ensemble, other, self.n_threads)
         for number, tree in enumerate(model.ensemble.trees):

@@ -48,9 +48,9 @@ def assert_same_explanations(backend: Any, model: AdditiveModel, X: Any, backgro
     """Assert that all explanations have the bits of the reference."""
     rows, others = (a if isinstance(a, np.ndarray) else a.get() for a in (X, background))
     found = [backend.shap_values(model, X, 1), backend.shap_interactions(model, X, 1)]
-    found.append(backend.shap_against(model, X, background, 1))
+    found.append(backend.interventional_shap(model, X, background, 1))
     expected = [REFERENCE.shap_values(model, rows, 1), REFERENCE.shap_interactions(model, rows, 1)]
-    expected.append(REFERENCE.shap_against(model, rows, others, 1))
+    expected.append(REFERENCE.interventional_shap(model, rows, others, 1))
     for own, right in zip(found, expected, strict=True):
         assert type(own) is np.ndarray and own.dtype == np.int64
         np.testing.assert_array_equal(own, right)

@@ -133,12 +133,12 @@ def test_forests_of_deep_trees() -> None:
 def test_groups_of_trees_and_parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     model, X = additive(grown("five classes", n_trees=5)), rows(50)
     runtime = ShimRuntime()
-    CudaBackend(runtime).shap_against(model, X, X[:2], 1)
-    assert runtime.launches.count("shap_against") == 1
+    CudaBackend(runtime).interventional_shap(model, X, X[:2], 1)
+    assert runtime.launches.count("interventional_shap") == 1
     monkeypatch.setattr(path_groups, "GROUP_BYTES", 1)
     runtime = ShimRuntime(budget=20 * 8 * (4 * 5 * 5 + 2 * 5))
-    CudaBackend(runtime).shap_against(model, X, X[:2], 1)
-    assert runtime.launches.count("shap_against") == 3 * 5
+    CudaBackend(runtime).interventional_shap(model, X, X[:2], 1)
+    assert runtime.launches.count("interventional_shap") == 3 * 5
     assert_same_explanations(CudaBackend(runtime), model, X, X[:2])
 
 
@@ -235,7 +235,7 @@ def test_estimators(name: str, machine: Machine) -> None:
     for table in (X, to_gpu(X)):
         for own, right in zip(found(table), expected, strict=True):
             np.testing.assert_array_equal(own, right)
-    assert {"shap_values", "shap_interactions", "shap_against"} <= set(machine.launches)
+    assert {"shap_values", "shap_interactions", "interventional_shap"} <= set(machine.launches)
 
 
 # Kernels ------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_kernels_are_sound(flavour: str, shared_memory: int) -> None:
 def test_subtrees_that_no_row_reaches_are_skipped() -> None:
     """A row that equals the background row has values of 0, and reaches one leaf of each tree."""
     model, X = additive(grown("values")), np.repeat(rows(1), 40, axis=0)
-    assert not CudaBackend(ShimRuntime()).shap_against(model, X, X[:2], 1).any()
+    assert not CudaBackend(ShimRuntime()).interventional_shap(model, X, X[:2], 1).any()
 
 
 @needs_nvrtc

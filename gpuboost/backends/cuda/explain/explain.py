@@ -58,13 +58,15 @@ def shap_interactions(runtime: Runtime, model: AdditiveModel, X: Array) -> np.nd
     return _run(runtime, model, X, (n_features, n_features, model.n_outputs), run)
 
 
-def shap_against(runtime: Runtime, model: AdditiveModel, X: Array, background: Array) -> np.ndarray:
+def interventional_shap(
+    runtime: Runtime, model: AdditiveModel, X: Array, background: Array
+) -> np.ndarray:
     """Interventional SHAP values, summed over background rows: int64 (n, n_features, n_outputs)."""
     others = _columns(runtime, background)
 
     def run(part: _Part) -> Array:
         for _, records in device_groups(runtime, model, PathWeights):
-            part.launch("shap_against", 0, *records, background=others)
+            part.launch("interventional_shap", 0, *records, background=others)
         return part.total.transpose(2, 0, 1)
 
     return _run(runtime, model, X, (model.n_features, model.n_outputs), run, len(background))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.numba.explain.against import add_against
+from gpuboost.backends.numba.explain.interventional import add_interventional
 from gpuboost.backends.numba.explain.path_dependent import add_interactions, add_shap_values
 from gpuboost.backends.numba.explain.paths import PATH_ROWS, PathArrays, path_state
 from gpuboost.backends.numba.references import Reference, by_reference
@@ -34,13 +34,13 @@ def shap_interactions(model: AdditiveModel, X: np.ndarray, n_threads: int) -> np
     return completed(_run(model, X, n_threads, shape, add_interactions))
 
 
-def shap_against(
+def interventional_shap(
     model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
 ) -> np.ndarray:
     """Interventional SHAP values, summed over background rows: int64 (n, n_features, n_outputs)."""
     shape = model.n_features, model.n_outputs
     other = np.ascontiguousarray(background, dtype=np.float64)
-    return _run(model, X, n_threads, shape, add_against, other, n_background=len(other))
+    return _run(model, X, n_threads, shape, add_interventional, other, n_background=len(other))
 
 
 def _run(

@@ -31,6 +31,15 @@ def _add_sum(found, n_points, scale, total):
 
 
 @inlined
+def _close(tree, edge, depth, state):
+    """Add S of a closed edge to that of its parent."""
+    is_first = tree.is_left[edge]
+    for v in range(tree.value.shape[1]):
+        for q in range(tree.ratio.shape[1]):
+            add_to_parent(state.sums[depth, v, q], state.sums[depth - 1, v, q], is_first)
+
+
+@inlined
 def _add_values(tree, columns, scale, state, total):
     """Add a tree's contributions to a block: ``total`` (n_features, n_outputs, rows)."""
     for edge in range(tree.depth.size):
@@ -44,7 +53,7 @@ def _add_values(tree, columns, scale, state, total):
                 find_steps(tree, own, closed, v, state)
                 to = total[tree.feature[own], tree.first_output + v]
                 _add_sum(state.found, tree.step.shape[1], scale, to)
-            add_to_parent(tree, own, closed, state)
+            _close(tree, own, closed, state)
 
 
 @entry
@@ -115,7 +124,7 @@ def _add_interactions(tree, columns, scale, state, total):
                     to = total[feature, tree.feature[other], output]
                     _add_pair(tree, other, above, 0.5 * scale, state, to)
                 _add_sum(state.found, tree.step.shape[1], scale, total[feature, feature, output])
-            add_to_parent(tree, own, closed, state)
+            _close(tree, own, closed, state)
 
 
 @entry

@@ -9,36 +9,22 @@ makes vectors of it. What depends on the path is stored by depth, so that it sta
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+from dataclasses import fields
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import inlined
+from gpuboost.engine.explanations.path_trees import PathTree
 
 PATH_ROWS = 64  # of a block: with fewer, loops take longer; with more, sums leave the cache
 
 
-class PathArrays(NamedTuple):
-    """The fields of a `PathTree`, and `shapley_weights` for its depth."""
-
-    column: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
-    missing_left: np.ndarray
-    category: np.ndarray
-    masks: np.ndarray
-    is_left: np.ndarray
-    depth: np.ndarray
-    previous: np.ndarray
-    n_closed: np.ndarray
-    stop: np.ndarray
-    value: np.ndarray
-    ratio: np.ndarray
-    step: np.ndarray
-    marginal: np.ndarray
-    first_output: int
-    weights: np.ndarray
+# The fields of a `PathTree`, and `weights`: `shapley_weights` for its number of points.
+_FIELDS_OF_PATHS = [*(f.name for f in fields(PathTree)), "weights"]
+PathArrays = cast(Any, namedtuple)("PathArrays", _FIELDS_OF_PATHS)  # mypy wants literal names
 
 
 class PathState(NamedTuple):
@@ -60,9 +46,9 @@ class PathState(NamedTuple):
     last : int64 (depths, depths)
         The depths at which the path has the last edge of each of its features, and their number.
     goes_left, of_row, of_other, n_row, n_other, reached : uint16 (depths, rows)
-        Of interventional values (`against`): whether rows go left at the split above; whether the
-        edge's feature must come from the row, or from the background row; the numbers of features
-        for which this holds; whether the rows can reach the node.
+        Of `interventional`: whether rows go left at the split above; whether the edge's feature
+        must come from the row, or from the background row; the numbers of features for which this
+        holds; whether the rows can reach the node.
     leaf_sums : int64 (depths, 2, n_values, rows)
         The two kinds of contributions of the leaves below.
     """
@@ -199,15 +185,11 @@ def find_steps(tree, edge, depth, v, state):
 
 
 @inlined
-def add_to_parent(tree, edge, depth, state):
-    """Add S of a closed edge to that of its parent."""
-    is_first = tree.is_left[edge]
-    for v in range(tree.value.shape[1]):
-        for q in range(tree.ratio.shape[1]):
-            own, above = state.sums[depth, v, q], state.sums[depth - 1, v, q]
-            if is_first:
-                for i in range(own.size):
-                    above[i] = own[i]
-            else:
-                for i in range(own.size):
-                    above[i] += own[i]
+def add_to_parent(own, parent, is_first):
+    """Add the sums below an edge to those of its parent, or set these, by row."""
+    if is_first:
+        for i in range(own.size):
+            parent[i] = own[i]
+    else:
+        for i in range(own.size):
+            parent[i] += own[i]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.explain.paths import find_left, goes_left
+from gpuboost.backends.numba.explain.paths import add_to_parent, find_left, goes_left
 from gpuboost.backends.numba.intrinsics import reference_at
 
 _SET = np.uint16(1)
@@ -80,16 +80,11 @@ def _close(tree, edge, depth, state, total):
             to[i] += added - lost
         for k in range(2):
             own, parent = state.leaf_sums[depth, k, v], state.leaf_sums[depth - 1, k, v]
-            if is_first:
-                for i in range(own.size):
-                    parent[i] = own[i]
-            else:
-                for i in range(own.size):
-                    parent[i] += own[i]
+            add_to_parent(own, parent, is_first)
 
 
 @inlined
-def _add_against(tree, columns, other, scale, state, total):
+def _add_interventional(tree, columns, other, scale, state, total):
     """Add a tree's contributions to a block, against one background row (n_columns,)."""
     edge = 0
     while edge < tree.depth.size:
@@ -107,7 +102,7 @@ def _add_against(tree, columns, other, scale, state, total):
 
 
 @entry
-def add_against(trees, like, columns, background, scale, state, total):
+def add_interventional(trees, like, columns, background, scale, state, total):
     """Add the contributions of trees against all rows of ``background`` (n, n_columns).
 
     See `add_shap_values`.
@@ -116,4 +111,4 @@ def add_against(trees, like, columns, background, scale, state, total):
         tree = reference_at(trees, number, like)
         for block in range(columns.shape[0]):
             for k in range(background.shape[0]):
-                _add_against(tree, columns[block], background[k], scale, state, total[block])
+                _add_interventional(tree, columns[block], background[k], scale, state, total[block])

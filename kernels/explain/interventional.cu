@@ -125,7 +125,7 @@ __device__ __forceinline__ void close_edges(const RowPair& rows, const PathMemor
 }
 
 extern "C" __global__ void __launch_bounds__(PATH_THREADS, PAIR_BLOCKS)
-shap_against(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
+interventional_shap(In<int32> offset, In<int32> first_output, In<uint32> edges, In<uint32> masks,
              In<double> value, In<int32> stop, In<double> weights, In<double> X,
              In<double> background, int32 n, int32 n_background, int32 n_trees, int32 n_values,
              int32 n_outputs, int32 max_depth, int32 pitch, double scale, int32 in_shared,
