@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpuboost.estimators import HOMES as _HOMES_OF_ESTIMATORS
-from gpuboost.explain.import_hook import after_import as _after_import
+from gpuboost.estimators.fitting.import_hook import after_import as _after_import
 
 if TYPE_CHECKING:
     from sklearn.ensemble import (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -250,3 +252,15 @@ def test_the_display_of_scikit_learn_draws_it(make: Callable[[], tuple[Any, Any]
     axes = Figure().subplots(1, 2)
     shown = PartialDependenceDisplay.from_estimator(model, X, [0, (0, 1)], ax=axes, **options)
     assert len(shown.lines_.flat[0].get_xdata()) == 4 and shown.contours_.flat[1] is not None
+
+
+def test_trees_import_no_ensembles_of_scikit_learn() -> None:
+    """Yet scikit-learn accepts them for recursion, once it has imported its ensembles."""
+    program = (
+        "import sys; from gpuboost import DecisionTreeClassifier as Tree; import numpy as np; "
+        "assert 'sklearn.ensemble' not in sys.modules; X = np.arange(40.0).reshape(20, 2); "
+        "from sklearn.inspection import partial_dependence; "
+        "print(partial_dependence(Tree().fit(X, X[:, 0] > 20), X, [0], method='recursion').average)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and "1." in done.stdout, done.stderr

@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.ensemble._gb import BaseGradientBoosting
-from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.frames import apply_schema
 from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.validation import check_features
 from gpuboost.engine.explanations.dependence import partial_dependence
+from gpuboost.estimators.fitting.import_hook import after_import
 from gpuboost.estimators.model.fitted import select_columns
 
 NO_BOOSTING = "not gradient boosting"  # the ``init`` of other estimators
@@ -29,13 +28,19 @@ AnyClass = TypeVar("AnyClass", bound=type)
 
 def accepts_recursion(own: AnyClass) -> AnyClass:
     """Class decorator: scikit-learn chooses recursion if asked to, or if ``init`` is None."""
-    BaseGradientBoosting.register(own)
+    after_import(
+        "sklearn.ensemble", lambda ensemble: ensemble._gb.BaseGradientBoosting.register(own)
+    )
     return own
 
 
 def chooses_recursion(own: AnyClass) -> AnyClass:
     """Class decorator: scikit-learn also chooses recursion for ``method="auto"``."""
-    BaseHistGradientBoosting.register(own)
+
+    def register(ensemble: Any) -> None:
+        ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting.register(own)
+
+    after_import("sklearn.ensemble", register)
     return own
 
 

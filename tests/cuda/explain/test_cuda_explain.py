@@ -220,20 +220,20 @@ def test_rows_on_the_device(by_column: bool, machine: Machine) -> None:
 def test_estimators(name: str, machine: Machine) -> None:
     X = rows(120, np.float32)
     y = np.digitize(np.nan_to_num(X[:, 0] + X[:, 2]), [-0.5, 1.0])
-    given = {"n_estimators": 3, "device": "numpy", "categorical_features": [3, 4]}
-    model = getattr(gpuboost, name)(**given, random_state=0).fit(X, y)
+    binned = gpuboost.Dataset(X, categorical_features=[3, 4])
+    model = getattr(gpuboost, name)(n_estimators=3, device="numpy", random_state=0).fit(binned, y)
 
-    def found(given: Any) -> list[np.ndarray]:
-        others = given[:4]
+    def found(given: Any, others: Any) -> list[np.ndarray]:
         return [
             *(model.shap_values(given), model.shap_interaction_values(given)),
             *(model.shap_values(given, background=others), model.shap_expected_value()),
         ]
 
-    expected = found(X)
+    expected = found(X, X[:4])
     model.set_params(device="cuda")
-    for table in (X, to_gpu(X)):
-        for own, right in zip(found(table), expected, strict=True):
+    on_gpu = to_gpu(X)
+    for table, others in ((X, X[:4]), (on_gpu, on_gpu[:4]), (binned, X[:4])):
+        for own, right in zip(found(table, others), expected, strict=True):
             np.testing.assert_array_equal(own, right)
     assert {"shap_values", "shap_interactions", "interventional_shap"} <= set(machine.launches)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 
 def after_import(name: str, run: Callable[[ModuleType], None]) -> None:
@@ -16,10 +17,11 @@ def after_import(name: str, run: Callable[[ModuleType], None]) -> None:
     if name in sys.modules:
         run(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _Finder(name, run))
+        finder: Any = _Finder(name, run)
+        sys.meta_path.insert(0, finder)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds one library as Python does, with a loader that calls a function in the end."""
 
     def __init__(self, name: str, run: Callable[[ModuleType], None]) -> None:
@@ -37,7 +39,8 @@ class _Finder(MetaPathFinder):
         finally:
             self._is_searching = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._imported)
+            loader: Any = _Loader(spec.loader, self._imported)
+            spec.loader = loader
         return spec
 
     def _imported(self, module: ModuleType) -> None:
@@ -46,7 +49,9 @@ class _Finder(MetaPathFinder):
             self._run(module)
 
 
-class _Loader(Loader):
+class _Loader:
+    """Loads a module as its own loader does, then calls a function."""
+
     def __init__(self, loader: Any, run: Callable[[ModuleType], None]) -> None:
         self._loader, self._run = loader, run
 

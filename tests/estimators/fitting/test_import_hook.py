@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpuboost.explain.import_hook import after_import
+from gpuboost.estimators.fitting.import_hook import after_import
 
 
 @pytest.fixture
