@@ -258,7 +258,7 @@ def test_trees_import_no_ensembles_of_scikit_learn() -> None:
     """Yet scikit-learn accepts them for recursion, once it has imported its ensembles."""
     program = (
         "import sys; from gpuboost import DecisionTreeClassifier as Tree; import numpy as np; "
-        "assert 'sklearn.ensemble' not in sys.modules; X = np.arange(40.0).reshape(20, 2); "
+        "assert 'sklearn.ensemble' not in sys.modules; X = np.arange(40.0).reshape(40, 1); "
         "from sklearn.inspection import partial_dependence; "
         "print(partial_dependence(Tree().fit(X, X[:, 0] > 20), X, [0], method='recursion').average)"
     )
