@@ -116,7 +116,10 @@ class XGBoostOnGpu:
             return "has no random thresholds"
         if setting.family == ADABOOST:
             return NO_ADABOOST
-        return missing_package("xgboost", self.name)
+        missing = missing_package("xgboost", self.name)
+        if missing is None and not importlib.import_module("xgboost").build_info()["USE_CUDA"]:
+            return "XGBoost with CUDA is not installed: this wheel was built without it"
+        return missing
 
     def fit(self, data: DeviceTable, setting: Setting, seed: int) -> Any:
         xgboost = importlib.import_module("xgboost")
