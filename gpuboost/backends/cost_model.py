@@ -248,6 +248,7 @@ def growth_amount(growth: GrowthSize) -> Amount:
     numba = alone * (visits + NODE_VISITS * searched) * growth.channel_factor
     if growth.n_rounds > 1:
         numba = rows * ROUND_ROW_VISITS + ROUND_VISIT * visits + alone * NODE_VISITS * searched
+        numba *= growth.channel_factor
     # Preparing the rows, with their gradients or draws, takes as long as one level.
     traffic = ROW_TRAFFIC * rows * (growth.depth + 1) + VISIT_TRAFFIC * visits
     row_bytes = growth.n_features * growth.value_bytes + 4 * (1 + growth.n_channels)

@@ -34,6 +34,7 @@ PROPERTY = settings(
 LEAVES = (NO_LIMIT, NO_LIMIT, 2, 5, 12)
 CLASSES = ("log_loss", "exponential")
 LOSSES = (*CLASSES, "softmax", "squared_error", "poisson", "absolute_error", "huber", "quantile")
+OUTPUTS = {"several squares": "squared_error", "several counts": "poisson"}
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +52,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level_grow, "SHALLOW", 2)
     monkeypatch.setattr(level_grow, "SMALL_MEAN", 100)
     monkeypatch.setattr(level_grow, "SUBTREE_ROWS", 12)
+    monkeypatch.setattr(level_grow, "CHANNELS_MEAN", 1)
 
 
 def assert_equal_fields(found: Any, expected: Any) -> None:
@@ -78,7 +80,6 @@ def test_levels_grow_what_numpy_grows(
     depth, leaves = shape
     options = {"max_depth": depth, "max_leaf_nodes": leaves, "random_thresholds": False}
     problem = replace(problem.with_options(**options), n_trees=1)
-    assume(problem.y.ndim == 1)
     _, matrix, sampler, target = problem.prepare()
     asked = problem.task(matrix, sampler, target)
     expected = [grown for _, grown in NumpyBackend().grow(asked)]
@@ -97,6 +98,11 @@ def test_levels_grow_what_numpy_grows(
 def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> BoostTask:
     """A fit whose round grows the given problem; its loss only allows arbitrary hessians."""
     n, regular = asked.matrix.n_samples, problem.options.regularisation
+    n_outputs = problem.y.size // n
+    loss = make_loss("log_loss", n_classes=2)
+    if n_outputs > 1:
+        has_hessians = problem.boosting == "real" and problem.seed % 2 == 1
+        loss = make_loss("poisson" if has_hessians else "squared_error", n_outputs=n_outputs)
     of_loss = replace(
         regular,
         l1=float(np.ldexp(regular.l1, -scale.gradient)),
@@ -105,12 +111,12 @@ def task_of(problem: Problem, asked: GrowTask, scale: Scale, n_threads: int) -> 
     )
     return BoostTask(
         asked.matrix,
-        RowSet(asked.matrix, np.zeros(n), None, np.zeros((n, 1))),
+        RowSet(asked.matrix, np.zeros(n), None, np.zeros((n, n_outputs))),
         (),
-        make_loss("log_loss", n_classes=2),
+        loss,
         replace(problem.options, regularisation=of_loss),
         float(np.ldexp(problem.options.min_hessian, -scale.hessian)),
-        False,
+        n_outputs > 1,
         RowSampler(ALL_ROWS, n, n, 0),
         asked.seed,
         asked.features_of,
@@ -136,7 +142,8 @@ def fits(draw: st.DrawFn, max_rows: int = 400) -> BoostTask:
         X[rng.random(X.shape) < 0.2] = np.nan
     weights = make_weights(rng, n, draw(st.sampled_from(("none", "none", "integers", "real"))))
     matrix = binned(X, categorical, weights, draw(st.sampled_from((255, 9))))
-    loss, y = loss_and_target(rng, X, draw(st.sampled_from(LOSSES)))
+    loss, y = loss_and_target(rng, X, draw(st.sampled_from((*LOSSES, *OUTPUTS))))
+    sums_outputs = loss.columns > 1 and draw(st.booleans())
     train = RowSet(matrix, y, weights, np.zeros((n, loss.columns)))
     half = slice(0, (n + 1) // 2)
     watched = RowSet(binned_as(X[half], matrix), y[half], None, train.raw[half])
@@ -151,7 +158,7 @@ def fits(draw: st.DrawFn, max_rows: int = 400) -> BoostTask:
         loss,
         draw(tree_limits(categorical, loss.columns == 1)),
         draw(st.sampled_from((0.0, 1e-3, 5.0))),
-        False,
+        sums_outputs,
         RowSampler(method, n, n_draws, 1),
         draw(st.integers(0, 99)),
         features_of=(lambda tree: np.array([tree % len(kinds)], np.int32)) if one else None,
@@ -212,6 +219,9 @@ def loss_and_target(rng: np.random.Generator, X: np.ndarray, name: str) -> tuple
         return make_loss("log_loss", n_classes=4), y
     if name in CLASSES:
         return make_loss(name, n_classes=2), (noisy > 0).astype(np.int32)
+    if name in OUTPUTS:
+        counts = rng.poisson(np.exp(signal)[:, None] * (0.5, 1.0, 2.0)).astype(np.float64)
+        return make_loss(OUTPUTS[name], n_outputs=3), counts
     if name == "poisson":
         return make_loss(name), rng.poisson(np.exp(signal)).astype(np.float64)
     return make_loss(name), noisy
@@ -237,7 +247,7 @@ def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
     assert_same_rounds(task)
 
 
-@pytest.mark.parametrize("name", ["log_loss", "softmax", "squared_error"])
+@pytest.mark.parametrize("name", ["log_loss", "softmax", "squared_error", *OUTPUTS])
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
@@ -266,7 +276,7 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
         loss,
         options,
         1e-3,
-        False,
+        name in OUTPUTS,
         RowSampler(method, n, n_draws, 1),
         0,
         n_threads=n_threads,

@@ -175,16 +175,22 @@ class _MarkingFile(IndexDataCacheFile):
         return found
 
     def _mark(self, key: Any) -> None:
-        program = self._program(key[0])
+        program = self._program(getattr(key[0], "args", key[0]))  # a signature, or types
         if program is not None:
             mark_compiled(self._folder, program)
+
+
+def _program_of_levels(shared: Any) -> str:
+    """The program of level-wise growth, given the type of its `SharedArrays`."""
+    channels = shared.fields["first_thread"].fields["channels"]
+    return GROW_ONE if channels == types.none else GROW_MANY
 
 
 # For each entry that belongs to a program of `backends.cache`, a function from the types of its
 # arguments to the program.
 _PROGRAMS: dict[str, Callable[[Any], str | None]] = {
     "grow": lambda arguments: GROW_ONE if types.none in arguments else GROW_MANY,
-    "grow_together": lambda arguments: GROW_ONE,
+    "grow_together": lambda arguments: _program_of_levels(arguments[0]),
     "finish_together": lambda arguments: GROW_ONE,
     "follow_paths": lambda arguments: BIN,
     "predict_rows": lambda arguments: PREDICT,

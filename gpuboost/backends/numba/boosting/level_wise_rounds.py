@@ -54,10 +54,11 @@ _NO_ROWS, _NOT_WHOLE = np.zeros(0, np.uint32), np.zeros(0, np.int32)
 def grows_by_levels(task: BoostTask) -> bool:
     """Whether the trees of the rounds are grown level by level, by all threads together.
 
-    Level-wise growth requires one channel, a maximum depth above 0, no random thresholds, the same
+    Level-wise growth requires a maximum depth above 0, no random thresholds, the same
     limits for all trees of a round (so with several trees, neither min_weight_fraction_leaf nor
     min_impurity_decrease), enough candidate features per node, enough memory and a dense matrix;
-    best-first, it also requires enough rows. All other trees are grown depth-first, each by one
+    best-first, it also requires enough rows. With several channels, it requires enough
+    rows for its levels. All other trees are grown depth-first, each by one
     thread. In level-wise growth of deep trees, the subtrees of small nodes are also grown
     depth-first, and all threads share them (`level_wise.subtrees`).
 
@@ -67,15 +68,20 @@ def grows_by_levels(task: BoostTask) -> bool:
     of them per level; 18 and 10 ms with interaction groups.
     """
     options = task.options
-    one_channel = task.loss.columns == 1 or not task.sums_outputs
     ordinary = options.max_depth > 0 and not options.random_thresholds
     alike = options.min_weight_fraction_leaf == 0.0 and options.min_impurity_decrease == 0.0
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= ALL_SMALL or options.max_leaf_nodes == NO_LIMIT
     large &= not task.matrix.grows_sparse
-    if not (one_channel and ordinary and alike and large and _has_enough_features(task)):
+    if not (ordinary and alike and large and _has_enough_features(task)):
         return False
-    return shape_of(task).fits
+    shape = shape_of(task)
+    return shape.fits and not shape.is_deep
+
+
+def n_channels_of(task: BoostTask) -> int:
+    """Number of channels of a tree."""
+    return task.loss.columns if task.sums_outputs else 1
 
 
 def _has_enough_features(task: BoostTask) -> bool:
@@ -107,6 +113,9 @@ def shape_of(task: BoostTask) -> Shape:
         n_features=matrix.n_features,
         n_columns=len(plan_bundles(matrix_of(matrix)).first) - 1,
         n_trees=task.trees_per_round,
+        n_channels=n_channels_of(task),
+        n_leaf_sums=n_channels_of(task)
+        + (1 if task.loss.constant_hessian else n_channels_of(task)),
         depth=options.max_depth,
         max_leaf_nodes=options.max_leaf_nodes,
         min_samples_leaf=int(options.min_samples_leaf),
@@ -152,8 +161,9 @@ class LevelRounds:
         self.are_features = shape.n_columns == shape.n_features  # no column is a bundle
         self.by_row = row_major(bundle_codes(self._matrix, self._columns), pool)
         self._codes_by_row = self.by_row.view(np.uint64)
-        n, n_trees = shape.n_samples, shape.n_trees
-        self._word = np.empty((n_trees, n), np.int64)
+        n, n_trees, has_channels = shape.n_samples, shape.n_trees, shape.n_channels > 1
+        self._word = np.empty((n_trees, 0 if has_channels else n), np.int64)
+        self._summands = np.zeros((n if has_channels else 0, shape.cell_size), np.int32)
         self.leaf = np.zeros((n_trees, n), np.int32)
         self._row_sums = np.zeros((n_trees * -(-n // QUANTISE_CHUNK), 2), np.int64)
         self._row = self._grower.state.row[0]  # the initial order of the rows
@@ -162,7 +172,8 @@ class LevelRounds:
         self._rounding_keys, self._keys = (np.zeros(n_trees, np.uint64) for _ in range(2))
         self._roots = np.zeros((n_trees, 4), np.int64)
         threads = range(task.n_threads)
-        self._scratch = [by_reference(make_scratch(0, shape.n_features)) for _ in threads]
+        scratch = [make_scratch(0, shape.n_features, shape.n_channels) for _ in threads]
+        self._scratch = [by_reference(each) for each in scratch]
         self._given, codes = by_reference(self._matrix), self._grower.local_codes
         self._local = [by_reference(self._matrix._replace(codes=own)) for own in codes]
         self._constraints = by_reference(constraints_of(task.options, shape.n_features))
@@ -236,7 +247,7 @@ class LevelRounds:
         self._known = known
         options = scale.options(of_user, self.task.min_hessian)
         weights = Weights(root_hessian, are_ones, some_are_zero=False)
-        limits = limits_of(options, scale.target(1), weights)
+        limits = limits_of(options, scale.target(self._grower.shape.n_channels), weights)
         packing = choose_gradient_packing(*largest, limits.min_samples_leaf > 1)
         parts = by_reference(limits), self._constraints, by_reference(packing)
         if self._plugins is NO_PLUGINS:
@@ -265,13 +276,15 @@ class LevelRounds:
             largest = (1 << VALUE_BITS, self._heaviest)
         in_units = np.ldexp(means, (scale.gradient, scale.hessian))
         self._bits[0] = hessian_bits((float(in_units[0]), float(in_units[1])), largest)
-        buffers = self._scales, self._rounding_keys, self._bits, word, self._row, sums
+        of_rows = word, self._summands, self._row, sums
+        buffers = self._scales, self._rounding_keys, self._bits, *of_rows
         words = self._words.to(RowWords(gradient, hessian, whole, inside, *buffers))
-        self.pool.run(PACK_ROWS, words, word.size // QUANTISE_CHUNK)
-        n, n_trees, roots = len(inside) or word.shape[1], len(word), self._roots
+        self.pool.run(PACK_ROWS, words, gradient.size // QUANTISE_CHUNK)
+        n, n_trees, roots = len(inside) or gradient.shape[1], len(word), self._roots
         chunks = -(-n // QUANTISE_CHUNK)
         roots[:, 0], roots[:, 1] = np.arange(n_trees) * n, n
         roots[:, 2:] = sums[: n_trees * chunks].reshape(n_trees, chunks, 2).sum(axis=1)
         codes, shape = self._matrix.codes, self._grower.shape
         of_columns = self._codes_by_row, shape.n_columns, self._columns
-        return Samples(codes, *of_columns, word, int(self._bits[0]), *largest, shape.tile)
+        bits, summands = int(self._bits[0]), self._summands
+        return Samples(codes, *of_columns, word, bits, *largest, shape.tile, summands)

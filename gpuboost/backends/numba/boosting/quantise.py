@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import nearest_integer
-from gpuboost.backends.numba.compiler import entry, inlined, randomness
+from gpuboost.backends.numba.compiler import entry, helper, inlined, randomness
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
@@ -27,23 +27,29 @@ _UNIT = 2.0**-32
 
 
 @inlined
+def _draws(key, i):
+    """Two numbers in [0, 1) of row ``i``, by which a gradient and a hessian are rounded."""
+    drawn = hash_index(key, np.uint64(i))
+    return np.float64(drawn >> _S32) * _UNIT, np.float64(drawn & _LOW_HALF) * _UNIT
+
+
+@inlined
 def _rounded(gradient, hessian, scales, key, i):
     """Integers of row ``i``, rounded up or down by a hash of the row; hessians are at least 1."""
-    drawn = hash_index(key, np.uint64(i))
-    up, down = np.float64(drawn >> _S32) * _UNIT, np.float64(drawn & _LOW_HALF) * _UNIT
+    up, down = _draws(key, i)
     g = np.int64(np.floor(gradient[i] * scales[0] * scales[1] + up))
     return g, max(np.int64(np.floor(hessian[i] * scales[2] * scales[3] + down)), np.int64(1))
 
 
 class RowWords(NamedTuple):
-    """The arguments of `pack_rows`: T trees of n rows each.
+    """The arguments of `pack_rows`: T trees of n rows each, or a tree of K channels.
 
     Attributes
     ----------
-    gradient : float64 (T, n)
-        Gradient of each row in each tree, times -1.
-    hessian : float64 (T, n) or (1, n)
-        One row if the hessian is the same for all trees.
+    gradient : float64 (T, n) or (K, n)
+        Gradient of each row in each tree or channel, times -1.
+    hessian : float64 (T, n), (K, n) or (1, n)
+        One row if the hessian is the same for all trees or channels.
     whole : int32 (n,) or (0,)
         Hessians that are integer weights: gradients are then rounded to the nearest integer.
     inside : uint32 (m,) or (0,)
@@ -54,8 +60,10 @@ class RowWords(NamedTuple):
         Keys of the hashes by which gradients and hessians are rounded up or down.
     bits : int64 (1,)
         Number of low bits of a word, which hold the hessian.
-    word : int64 (T, n)
+    word : int64 (T, n), or (1, 0) with several channels
         For each tree and row, the packed gradient and hessian.
+    summands : int32 (n, s), or (0, 1) with one channel
+        Hessian, gradients and 1 of each row, see `level_wise.channels`.
     row : uint32 (at least T * m,)
         Initial order of the rows, tree after tree.
     sums : int64 (T * chunks, 2)
@@ -70,6 +78,7 @@ class RowWords(NamedTuple):
     keys: np.ndarray
     bits: np.ndarray
     word: np.ndarray
+    summands: np.ndarray
     row: np.ndarray
     sums: np.ndarray
 
@@ -100,16 +109,52 @@ def _pack_chunk(given, tree, first, last):
             word[i] = (g << bits) + h
 
 
+@helper
+def _fill_summands(given, first, last):
+    """Fill the summands and the order of some rows; return the sum of their integer hessians."""
+    gradient, hessian, summands, scales = (
+        given.gradient,
+        given.hessian,
+        given.summands,
+        given.scales,
+    )
+    n_channels, share, total = gradient.shape[0], 1.0 / hessian.shape[0], np.int64(0)
+    for j in range(first, last):
+        i = np.int64(given.inside[j]) if given.inside.size else np.int64(j)
+        own, mean = np.int64(1), 0.0
+        if given.whole.size:
+            own = np.int64(given.whole[i])
+            for k in range(n_channels):
+                summands[i, k + 1] = nearest_integer(gradient[k, i], scales[0], scales[1])
+        else:
+            up, down = _draws(given.keys[0], i)
+            for k in range(n_channels):
+                summands[i, k + 1] = np.int64(np.floor(gradient[k, i] * scales[0] * scales[1] + up))
+            for k in range(hessian.shape[0]):
+                mean += hessian[k, i]
+            own = max(np.int64(np.floor(mean * share * scales[2] * scales[3] + down)), own)
+        summands[i, 0] = own
+        if n_channels + 1 < summands.shape[1]:
+            summands[i, n_channels + 1] = 1
+        given.row[j] = i
+        total += own
+    return total
+
+
 def pack_rows(given, thread, barrier):
     """Fill the words, initial order and sums of the rows, taking chunks until none is left."""
-    n = given.inside.size if given.inside.size else given.word.shape[1]
+    n = given.inside.size if given.inside.size else given.gradient.shape[1]
     chunks, bits = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, given.bits[0]
     mask, task = (np.int64(1) << bits) - np.int64(1), next_task(barrier)
     while task < chunks * given.word.shape[0]:
         tree, first = task // chunks, task % chunks * QUANTISE_CHUNK
         last, word = min(first + QUANTISE_CHUNK, n), given.word[tree]
-        _pack_chunk(given, tree, first, last)
         gradient, hessian, row = np.int64(0), np.int64(0), given.row[tree * n : (tree + 1) * n]
+        if given.summands.size:
+            given.sums[task, 0], given.sums[task, 1] = gradient, _fill_summands(given, first, last)
+            task = next_task(barrier)
+            continue
+        _pack_chunk(given, tree, first, last)
         for j in range(np.uint64(first), np.uint64(last)):
             i = given.inside[j] if given.inside.size else np.uint32(j)
             own = word[i]

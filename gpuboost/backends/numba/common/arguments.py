@@ -162,7 +162,7 @@ def make_scratch(
         patterns=scores.view(np.int64),
         wide=np.zeros((fields, 256), np.int64),
         sums=np.zeros((fields, SLOTS), np.int64),
-        bundle=np.zeros((3, 256), np.int64),
+        bundle=np.zeros((fields, 256), np.int64),
         missing=np.zeros(fields, np.int64),
         per_bin=np.zeros((fields, 256), np.int64),
         keys=np.zeros(256),

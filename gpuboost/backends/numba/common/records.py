@@ -184,7 +184,7 @@ class Scratch(NamedTuple):
         Sums of each bin, by field.
     sums : int64 (K + 2, SLOTS)
         Sums up to each listed bin, by field.
-    bundle : int64 (3, 256)
+    bundle : int64 (K + 2, 256)
         Histogram of a feature bundle, from which its features are taken out one by one.
     missing : int64 (K + 2,)
         Sums of the missing bin and of the rare categories.

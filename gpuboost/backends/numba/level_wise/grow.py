@@ -45,12 +45,13 @@ SEARCHES_PER_THREAD = 8  # so many sibling pairs and tiles keep every thread bus
 
 
 @spliced
-def find_splits(problem, samples, state, work, partial, level, barrier):
+def find_splits(own, samples, state, work, level, barrier):
     """Compute the histograms and best splits of a level.
 
     If the sibling pairs are enough tasks for all threads, each histogram is searched where it was
     summed, while it is in the L2 cache.
     """
+    problem, channels, partial = own.problem, own.channels, own.partial
     n_tasks, n_tiles = level[PAIRS] * work.found.shape[1], work.found.shape[1]
     is_summed = level[CHUNKS] > level[PAIRS] or n_tasks < SEARCHES_PER_THREAD * (
         barrier[THREADS] - 1
@@ -58,7 +59,7 @@ def find_splits(problem, samples, state, work, partial, level, barrier):
     if is_summed:
         sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
         barrier_wait(barrier)
-    search_tasks(problem, samples, state, work, partial, n_tasks, is_summed, barrier)
+    search_tasks(problem, channels, samples, state, work, partial, n_tasks, is_summed, barrier)
 
 
 @spliced
@@ -76,14 +77,15 @@ def part_rows(problem, samples, state, work, level, capacities, barrier):
 
 
 @spliced
-def grow_levels(problem, samples, state, work, partial, level, capacities, barrier):
+def grow_levels(own, samples, state, work, level, capacities, barrier):
     """Grow trees until no node is split; `plan` must have listed the roots.
 
     Small nodes are listed, not split. Best-first growth splits one node of each tree per pass,
     besides nodes whose children have maximum depth and so are not searched.
     """
+    problem = own.problem
     while True:
-        find_splits(problem, samples, state, work, partial, level, barrier)
+        find_splits(own, samples, state, work, level, barrier)
         if last_arrives(barrier):
             level[CHUNKS] = accept_splits(problem, state, work, level[OPEN], capacities)
             release(barrier)
@@ -104,14 +106,14 @@ def grow_together(shared, thread, barrier):
     samples, state, work = shared.samples, shared.state, shared.work
     roots, keys, level, capacities = shared.roots, shared.keys, shared.level, shared.capacities
     own = reference_at(shared.threads, thread, shared.first_thread)
-    problem, partial = own.problem, own.partial
+    problem = own.problem
     if not barrier_wait(barrier):
         return
     if last_arrives(barrier):
         level[OPEN] = make_roots(problem, state, roots, keys, capacities[CAPACITY])
         level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
         release(barrier)
-    grow_levels(problem, samples, state, work, partial, level, capacities, barrier)
+    grow_levels(own, samples, state, work, level, capacities, barrier)
     if state.n_small[0] == 0:
         finish_leaves(problem, shared, thread, barrier)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuboost.backends.numba.common.numbering import grown_tree, make_columns
 from gpuboost.backends.numba.common.records import NODE, SPLIT, Limits
+from gpuboost.backends.numba.level_wise.channels import cell_size, columns_of_tile, make_channels
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
 from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
 from gpuboost.backends.numba.level_wise.grow import GROW_TOGETHER
@@ -44,10 +45,13 @@ SMALL_MEAN, SHALLOW = 200, 7
 # fewer than WIDE_SUBTREE_ROWS rows are small: without this, a round takes 1.15 (20k x 1,000) and
 # 1.4 times as long (5k x 5,000).
 WIDE, WIDE_SUBTREE_ROWS = 256, 400
+# Trees of several channels grow by levels if they grow best-first, or if nodes of the deepest
+# searched level have a mean of this many rows (with 40 to 100, both growers are equally fast).
+CHANNELS_MEAN = 60
 ALL_SMALL = 4000  # with fewer rows, a root is small, except in best-first growth
 _NODE_BYTES = 300  # approximate bytes of a node in all arrays, until it is part of a grown tree
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
-SHARED_CELLS = 1 << 16  # rows of all trees times columns, for each thread after the first
+SHARED_CELLS = 1 << 16  # rows of all trees times columns and channels, for each further thread
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,9 @@ class Shape:
     ----------
     n_samples, n_features, n_columns, n_trees : int
         Size of the data, and number of trees of a round. A column is a feature or feature bundle.
+    n_channels, n_leaf_sums : int
+        Number of channels of a tree, of which there is only one if it has several, and of sums of a
+        leaf.
     depth, max_leaf_nodes, min_samples_leaf : int
         Limits of a tree.
     node_sampling : bool
@@ -65,7 +72,7 @@ class Shape:
     groups : int
         Number of words that hold the bits of interaction groups.
     fields : int
-        Number of fields of a histogram: gradient, hessian, and the count of rows if needed.
+        Number of sums of a bin and channel: gradient, hessian, and the count of rows if needed.
     n_threads : int
         Number of threads.
     categorical : bool
@@ -78,6 +85,8 @@ class Shape:
     n_features: int
     n_columns: int
     n_trees: int
+    n_channels: int
+    n_leaf_sums: int
     depth: int
     max_leaf_nodes: int
     min_samples_leaf: int
@@ -89,9 +98,15 @@ class Shape:
     memory_budget: int
 
     @property
+    def cell_size(self) -> int:
+        """Number of neighbouring sums in the histograms."""
+        return 1 if self.n_channels == 1 else cell_size(self.n_channels, self.fields > 2)
+
+    @property
     def n_tiles(self) -> int:
         """Number of tiles of columns; all but the last have `tile` columns."""
-        return -(-self.n_columns // TILE)
+        limit = TILE if self.n_channels == 1 else min(columns_of_tile(self.cell_size), TILE)
+        return -(-self.n_columns // limit)
 
     @property
     def tile(self) -> int:
@@ -114,8 +129,11 @@ class Shape:
         """Number of rows below which one thread splits a node and all its descendants.
 
         0 if all nodes are split level by level or best-first. The less memory there is for
-        histograms, which get half of the budget, the larger is the number.
+        histograms, which get half of the budget, the larger is the number. Trees of several
+        channels have no small nodes.
         """
+        if self.n_channels > 1:
+            return 0
         if self.n_samples < ALL_SMALL and not self.best_first:
             return self.n_samples + 1
         deepest = 2 ** min(self.depth - 1, _ENDLESS)
@@ -158,12 +176,18 @@ class Shape:
         return 2 * self.pieces if self.pieces > 1 else 0
 
     @property
+    def is_deep(self) -> bool:
+        """Whether trees have several channels, and so many levels that nodes have few rows."""
+        rows = CHANNELS_MEAN * 2 ** (min(self.depth, _ENDLESS) - 1)
+        return self.n_channels > 1 and not self.best_first and self.n_samples < rows
+
+    @property
     def _max_parts(self) -> int:
         return 1 if self.n_threads == 1 else self.memory_budget // 4 // self._histogram_bytes
 
     @property
     def _histogram_bytes(self) -> int:
-        return self.fields * self.n_columns * BINS * 8
+        return (self.cell_size if self.n_channels > 1 else self.fields) * self.n_columns * BINS * 8
 
     @property
     def n_tables(self) -> int:
@@ -230,7 +254,8 @@ def _make_state(shape: Shape) -> GrowState:
 def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, tiles, kept = shape.widest, shape.n_tiles, shape.n_histograms
-    cells = (shape.fields, shape.n_columns * BINS)
+    fields = shape.fields if shape.n_channels == 1 else 1
+    cells = (fields, shape.n_columns * BINS * shape.cell_size)
     statuses = (slots if shape.node_sampling else shape.n_trees, shape.n_features)
     return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
@@ -251,7 +276,8 @@ class LevelGrower:
         self.shape, self.state = shape, _make_state(shape)
         n_chunks = shape.n_trees * shape.capacity + shape.n_parts + 1
         self.work = _make_work(shape, n_chunks)
-        self.sums = np.zeros((shape.n_tables, shape.n_trees * shape.capacity, 2), np.int64)
+        leaves = shape.n_trees * shape.capacity
+        self.sums = np.zeros((shape.n_tables, leaves, shape.n_leaf_sums), np.int64)
         self._partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
         # For each thread, if there can be small nodes: codes of the rows of one, and its buffers.
         n_rows, threads = (
@@ -263,6 +289,10 @@ class LevelGrower:
         self._state, self._work = by_reference(self.state), by_reference(self.work)
         self._level, self._capacities = np.zeros(3, np.int64), np.zeros(4, np.int64)
         self._threads: list[Reference] = []
+        self._channels: list[Reference | None] = [None] * shape.n_threads
+        if shape.n_channels > 1:
+            own = [make_channels(shape.n_channels) for _ in self._channels]
+            self._channels = [by_reference(each) for each in own]
         self._addresses = np.zeros(shape.n_threads, np.int64)
         self._samples, self._leaves, self._shared = (KeptReference() for _ in range(3))
 
@@ -271,7 +301,10 @@ class LevelGrower:
         shape, own = self.shape, dict[str, Any]()
         if shape.node_sampling:
             own = sampling_plugins(problem, self._state.kind, by_reference(columns).kind)
-        return plugins_of(problem, limits, shape.categorical, shape.small > 0, **own)
+        channels = self._channels[0]
+        return plugins_of(
+            problem, limits, shape.categorical, shape.small > 0, channels=channels, **own
+        )
 
     def set_problems(self, problems: list[Reference], local_problems: list[Reference]) -> None:
         """Set the `Problem` of each thread, and those with `local_codes`, for the next rounds."""
@@ -280,7 +313,7 @@ class LevelGrower:
             for local, own in zip(self._local, local_problems, strict=True)
         ]
         locals_ = locals_ or [None] * len(problems)
-        given = zip(problems, self._partial, locals_, strict=True)
+        given = zip(problems, self._channels, self._partial, locals_, strict=True)
         self._threads = [by_reference(ThreadArrays(*each)) for each in given]
         self._addresses[:] = [each.address for each in self._threads]
 
@@ -297,7 +330,7 @@ class LevelGrower:
         See `records.SharedArrays` for ``roots`` and ``keys``.
         """
         shape, state = self.shape, self.state
-        n_cells = int(roots[:, 1].sum()) * samples.n_columns
+        n_cells = int(roots[:, 1].sum()) * samples.n_columns * shape.n_channels
         n_threads = min(shape.n_threads, n_cells // max(SHARED_CELLS, 1) + 1)
         pieces = shape.pieces if n_threads > 1 else 1
         self._capacities[:] = shape.capacity, pieces, MIN_CHUNK_ROWS, shape.small
@@ -313,7 +346,8 @@ class LevelGrower:
             pool.run(FINISH_TOGETHER, shared, n_threads)
         trees = []
         for tree in range(shape.n_trees):
-            columns = make_columns(int(state.n_nodes[tree]), 2, shape.categorical)
+            n_nodes = int(state.n_nodes[tree])
+            columns = make_columns(n_nodes, shape.n_leaf_sums, shape.categorical)
             given = self._state, of_leaves, tree, shape.capacity, by_reference(columns)
             trees.append(grown_tree(columns, collect(*given)))
         return trees

@@ -21,6 +21,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.intrinsics import prefetch
+from gpuboost.backends.numba.level_wise.channels import sum_rows
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.threads.barrier import next_task
 
@@ -135,10 +136,9 @@ def count_rows(samples, tree, rows, tile, partial, totals):
 
 
 @inlined
-def tile_cells(samples, tile):
-    """First cell of a tile, and first cell after the tile."""
-    last = min((tile + 1) * samples.tile, samples.n_columns)
-    return tile * samples.tile * BINS, last * BINS
+def tile_columns(samples, tile):
+    """First column of a tile, and first column after the tile."""
+    return tile * samples.tile, min((tile + 1) * samples.tile, samples.n_columns)
 
 
 @inlined
@@ -157,9 +157,12 @@ def sum_chunk(samples, state, work, partial, at, tile):
     chunk = work.chunks[at]
     pair = work.pairs[chunk.owner]
     rows = state.row[state.nodes[pair.summed].depth & 1, chunk.start : chunk.stop]
-    cells = tile_cells(samples, tile)
+    columns, width = tile_columns(samples, tile), BINS * samples.summands.shape[1]
     histogram_slot = histogram_slot_of(work, chunk.owner, at - pair.first_chunk)
-    totals = work.histograms[histogram_slot, :, cells[0] : cells[1]]
+    totals = work.histograms[histogram_slot, :, columns[0] * width : columns[1] * width]
+    if samples.summands.size:
+        sum_rows(samples, rows, columns, totals[0])
+        return
     sum_words(samples, pair.tree, rows, tile, partial, totals)
     if totals.shape[0] > 2:
         count_rows(samples, pair.tree, rows, tile, partial, totals)

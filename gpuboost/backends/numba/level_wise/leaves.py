@@ -30,18 +30,19 @@ class Leaves(NamedTuple):
     ----------
     inside : uint32 (m,) or (0,)
         The rows in the trees; none if all are.
-    gradient : float64 (T, n)
-        Gradient of each row in each tree, times -1.
-    hessian : float64 (T, n) or (1, n)
-        One row if the hessian is the same for all trees.
+    gradient : float64 (T, n) or (K, n)
+        Gradient of each row in each tree, or in each channel of the only tree, times -1.
+    hessian : float64 (T, n), (K, n) or (1, n)
+        One row if the hessian is the same for all trees or channels.
     scales : float64 (4,)
         Two factors for gradients and two for hessians: powers of two that scale to wide integers.
     leaf : int32 (T, n)
         Leaf of each row in each tree, numbered as in `GrownTree`; rows outside the trees are not
         set.
-    sums : int64 (tables, T * capacity, 2)
+    sums : int64 (tables, T * capacity, s)
         Sums of wide gradients and hessians of each leaf, numbered as in `GrownTree`, in one table
-        per thread or one for all.
+        per thread or one for all. With several channels, s is the number of rows of ``gradient``
+        and ``hessian`` together.
     """
 
     inside: np.ndarray
@@ -113,6 +114,24 @@ def _add_row(leaves, sums, tree, first, row, table):
 
 
 @helper
+def _add_channels(leaves, sums, start, stop, table):
+    """Do `_add_row` for some rows of the only tree, which has several channels."""
+    scales, n_channels, n_sums = leaves.scales, leaves.gradient.shape[0], leaves.sums.shape[2]
+    for j in range(start, stop):
+        row = np.int64(leaves.inside[j]) if leaves.inside.size else np.int64(j)
+        at = np.int64(leaves.leaf[0, row])
+        for k in range(n_sums):
+            if k < n_channels:
+                value = nearest_integer(leaves.gradient[k, row], scales[0], scales[1])
+            else:
+                value = nearest_integer(leaves.hessian[k - n_channels, row], scales[2], scales[3])
+            if table < 0:
+                add_to(leaves.sums, np.int64(0), at, np.int64(k), value)
+            else:
+                sums[at, k] += value
+
+
+@helper
 def sum_leaves(state, leaves, capacity, thread, barrier):
     """Fill `Leaves.sums`, taking chunks of rows until none is left.
 
@@ -129,7 +148,9 @@ def sum_leaves(state, leaves, capacity, thread, barrier):
     while task < chunks * n_trees:
         tree, start = task // chunks, task % chunks * LEAF_CHUNK
         first, stop = tree * capacity, min(start + LEAF_CHUNK, n)
-        if inside.size:
+        if leaves.sums.shape[2] > 2:
+            _add_channels(leaves, sums, start, stop, table)
+        elif inside.size:
             for j in range(start, stop):
                 _add_row(leaves, sums, tree, first, inside[j], table)
         else:

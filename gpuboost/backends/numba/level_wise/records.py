@@ -67,6 +67,9 @@ class Samples(NamedTuple):
         Upper bounds of the magnitudes of a row's gradient and hessian.
     tile : int
         Number of columns whose histograms are summed together.
+    summands : int32 (n, s), or (0, 1) with one channel
+        With several channels, what each row adds to the s sums of its bins, see `channels`; there
+        are then no words.
     """
 
     codes: np.ndarray
@@ -78,6 +81,7 @@ class Samples(NamedTuple):
     max_gradient: int
     max_hessian: int
     tile: int
+    summands: np.ndarray
 
 
 class GrowState(NamedTuple):
@@ -163,9 +167,10 @@ class LevelWork(NamedTuple):
         Pairs with at least one searched node.
     chunks : NODE_CHUNK (c,)
         Chunks of rows: tasks of the threads.
-    histograms : int64 (t + p, fields, n_columns * 256)
+    histograms : int64 (t + p, fields, n_columns * 256), or (t + p, 1, n_columns * 256 * s)
         Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
-        gradient, hessian and, if it is needed, count.
+        gradient, hessian and, if it is needed, count. With several channels, the s sums of a bin
+        are neighbours instead, see `channels`.
     first_part : int
         Index of the first histogram of a chunk, which is t.
     feature_status : uint8 (slots, F) or (T, F)
@@ -194,12 +199,14 @@ class ThreadArrays(NamedTuple):
     Attributes
     ----------
     problem : reference to Problem
+    channels : reference to Channels, or None with one channel
     partial : int64 (tile * 256,)
-        Partial sums of a tile, zero between passes.
+        Partial sums of a tile, zero between passes; not used with several channels.
     local : reference to subtrees.Local, or None if no node can be small
     """
 
     problem: Reference
+    channels: Reference | None
     partial: np.ndarray
     local: Reference | None
 

@@ -23,6 +23,7 @@ from gpuboost.backends.numba.compiler import (
     inlined,
     spliced,
 )
+from gpuboost.backends.numba.level_wise.channels import add_up_node, row_of_sums, running_sums
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, take_out
 from gpuboost.backends.numba.level_wise.feature_sampling import (
     BEYOND,
@@ -33,7 +34,7 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     row_of,
     set_tree,
 )
-from gpuboost.backends.numba.level_wise.histograms import sum_chunk, tile_cells
+from gpuboost.backends.numba.level_wise.histograms import sum_chunk, tile_columns
 from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
@@ -56,12 +57,15 @@ def _add_parts(work, pair, first, last):
 
 
 @inlined
-def _subtract(cells, less, column):
-    """Turn the histogram of a column of the parent into that of the larger sibling, in place."""
-    at = column * BINS
+def _subtract(cells, less, column, width):
+    """Turn the histogram of a column of the parent into that of the larger sibling, in place.
+
+    ``width`` is the number of sums of a column.
+    """
+    at = column * width
     for field in range(cells.shape[0]):
-        own, other = cells[field, at : at + BINS], less[field, at : at + BINS]
-        for j in range(np.uint64(BINS)):
+        own, other = cells[field, at : at + width], less[field, at : at + width]
+        for j in range(np.uint64(width)):
             own[j] -= other[j]
 
 
@@ -86,20 +90,35 @@ def _sum_up(scratch, cells, column, width, missing_code):
 
 
 @inlined
-def _sum_up_bundle(scratch, fields, columns, feature, width):
+def _load_bundle(channels, scratch, cells, column, n_sums, size):
+    """Fill `Scratch.bundle` with the histogram of a feature bundle, one row for each sum of a bin.
+
+    ``n_sums`` is the number of sums of a bin, and ``size`` that of those that are neighbours.
+    """
+    first = column * BINS * size
+    for lane in range(n_sums):
+        for j in range(BINS):
+            if channels is None:
+                scratch.bundle[lane, j] = cells[lane, first + j]
+            else:
+                scratch.bundle[lane, j] = cells[0, first + j * size + lane]
+
+
+@inlined
+def _sum_up_bundle(channels, scratch, n_sums, columns, feature, width):
     """Do `_sum_up` for the feature of largest stride in `Scratch.bundle`, and take it out."""
     sums, missing, values = scratch.sums, scratch.missing, columns.values[feature]
     missing[COUNT] = 0
-    for field in range(fields):
-        row = FIELD_ROWS[field]
+    for field in range(n_sums):
+        row = FIELD_ROWS[field] if channels is None else row_of_sums(field, missing.size - 2)
         take_out(scratch.bundle[field], columns.stride[feature], values, sums[row])
         missing[row] = sums[row, width] if values > width else 0
         for j in range(1, width):
             sums[row, j] += sums[row, j - 1]
 
 
-@spliced
-def _evaluate_sums(problem, node, feature):
+@inlined
+def _evaluate_sums(problem, channels, node, feature):
     """Evaluate a feature from `Scratch.sums`; return whether it can split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
@@ -108,16 +127,20 @@ def _evaluate_sums(problem, node, feature):
     if matrix.is_categorical[feature]:
         for j in range(n_bins):
             scratch.bins[j] = j
-        given = (problem, None, node, feature, rank, n_bins)
-        return call_for_bool(problem.plugins.one_categories, given)
-    return evaluate_number(problem, None, node, feature, rank, n_bins, None)
+        plugins = problem.plugins
+        address = plugins.one_categories if channels is None else plugins.many_categories
+        return call_for_bool(address, (problem, channels, node, feature, rank, n_bins))
+    return evaluate_number(problem, channels, node, feature, rank, n_bins, None)
 
 
-@spliced
-def _search_features(problem, columns, node, cells, less, status, tile, wanted):
+@inlined
+def _search_features(
+    problem, channels, columns, node, cells, less, status, tile, wanted, n_sums, size
+):
     """Evaluate the features of a tile with ``wanted`` status; return whether any can split.
 
-    ``less`` is what is subtracted from the cells first; it has no fields if nothing is.
+    ``less`` is what is subtracted from the cells first; it has no fields if nothing is. ``n_sums``
+    and ``size`` are those of `_load_bundle`.
     """
     matrix, scratch = problem.matrix, problem.scratch
     can_split = False
@@ -125,37 +148,46 @@ def _search_features(problem, columns, node, cells, less, status, tile, wanted):
         first, last = columns.first[column], columns.first[column + 1]
         is_bundle = columns.values[columns.order[first]] > 0
         if less.shape[0]:
-            _subtract(cells, less, column)
+            _subtract(cells, less, column, BINS if channels is None else BINS * size)
         if is_bundle:
-            for field in range(cells.shape[0]):
-                for j in range(BINS):
-                    scratch.bundle[field, j] = cells[field, column * BINS + j]
+            _load_bundle(channels, scratch, cells, column, n_sums, size)
         for at in range(first, last):
             feature = columns.order[at]
             n_bins = matrix.n_bins[feature]
             if is_bundle:
-                _sum_up_bundle(scratch, cells.shape[0], columns, feature, n_bins)
+                _sum_up_bundle(channels, scratch, n_sums, columns, feature, n_bins)
             only_one = (n_bins == 1) & (not matrix.has_missing[feature])
             if (status[feature] != wanted) | only_one:
                 continue
             if not is_bundle:
-                _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
-            can_split |= _evaluate_sums(problem, node, feature)
+                if channels is None:
+                    _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
+                else:
+                    code = matrix.missing_code
+                    running_sums(scratch, cells, column, n_bins, code, n_sums, size)
+            can_split |= _evaluate_sums(problem, channels, node, feature)
     return can_split
 
 
 @helper
-def search_node(problem, columns, node, cells, less, status, node_sampling, tile):
+def search_node(problem, channels, samples, node, cells, less, status, node_sampling, tile):
     """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
 
     ``less`` is as in `_search_features`; ``status`` (F,) has the status of each feature; ``tile``
     is the range of its columns. The score is -1 if there is no valid split.
     """
-    split, feature = problem.scratch.split[0], np.int64(-1)
+    split, feature, columns = problem.scratch.split[0], np.int64(-1), samples.columns
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
+    n_sums, size = cells.shape[0], np.int64(1)
+    if channels is not None:
+        size = samples.summands.shape[1]
+        n_sums = 1 + channels.sums.size + np.int64(problem.limits.min_samples_leaf > 1)
+        add_up_node(channels, cells, less, tile[0], size)
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
-        can_split = _search_features(problem, columns, node, cells, less, status, tile, wanted)
+        can_split = _search_features(
+            problem, channels, columns, node, cells, less, status, tile, wanted, n_sums, size
+        )
         less = less[:0]
         if not node_sampling:
             return
@@ -180,39 +212,38 @@ def _store(problem, work, slot, tile):
 
 
 @spliced
-def search_task(problem, samples, state, work, partial, task, is_summed):
+def search_task(problem, channels, samples, state, work, partial, task, is_summed):
     """Search those nodes of a sibling pair that are to be searched, for the columns of one tile."""
     n_tiles = work.found.shape[1]
     at, tile = task // n_tiles, task % n_tiles
     pair, slot = work.pairs[at], 2 * at
-    first, last = tile_cells(samples, tile)
-    of_tile = first // BINS, last // BINS
+    of_tile, width = tile_columns(samples, tile), BINS * samples.summands.shape[1]
     set_tree(problem.scratch, state, pair.tree)
     if not is_summed:
         sum_chunk(samples, state, work, partial, pair.first_chunk, tile)
     if pair.n_chunks > 1:
-        _add_parts(work, pair, first, last)
+        _add_parts(work, pair, of_tile[0] * width, of_tile[1] * width)
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
-        given = samples.columns, node, cells, cells[:0], status
+        given = channels, samples, node, cells, cells[:0], status
         search_node(problem, *given, work.node_sampling, of_tile)
         _store(problem, work, slot, tile)
     if pair.other >= 0:
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
-        given = samples.columns, node, cells, work.histograms[pair.summed_histogram]
+        given = channels, samples, node, cells, work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
         search_node(problem, *given, status, work.node_sampling, of_tile)
         _store(problem, work, slot + 1, tile)
 
 
 @spliced
-def search_tasks(problem, samples, state, work, partial, n_tasks, is_summed, barrier):
+def search_tasks(problem, channels, samples, state, work, partial, n_tasks, is_summed, barrier):
     """Search sibling pairs and tiles, taking tasks until none is left.
 
     If ``is_summed`` is False, each pair has one chunk, which is summed first.
     """
     task = next_task(barrier)
     while task < n_tasks:
-        search_task(problem, samples, state, work, partial, task, is_summed)
+        search_task(problem, channels, samples, state, work, partial, task, is_summed)
         task = next_task(barrier)
