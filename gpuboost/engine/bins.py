@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.numerics import midpoint
 
 MAX_DENSITY = 0.125  # fraction of the codes that a matrix stores if it is grown on as sparse
@@ -258,7 +259,7 @@ class BinnedMatrix:
 
     Attributes
     ----------
-    stored : ndarray of uint8 of shape (n_features, n_samples), C-contiguous, or SparseCodes
+    stored : C-contiguous ndarray of uint8 of shape (n_features, n_samples), SparseCodes, CodeBlocks
         Index of each value's bin, `missing_code` for missing values and unknown categories; a CuPy
         array on a GPU.
     mapper : BinMapper
@@ -267,7 +268,7 @@ class BinnedMatrix:
         Number of samples with the missing code, on the host.
     """
 
-    stored: NDArray[np.uint8] | SparseCodes
+    stored: NDArray[np.uint8] | SparseCodes | CodeBlocks
     mapper: BinMapper
     n_missing: NDArray[np.int64]
 
@@ -282,14 +283,38 @@ class BinnedMatrix:
             of_missing = part.column[part.code == self.missing_code]
             counts = np.bincount(of_missing, minlength=self.n_features)
             return BinnedMatrix(part, self.mapper, counts)
+        if isinstance(self.stored, CodeBlocks):
+            return BinnedMatrix.of_blocks(self.stored.take(rows), self.mapper)
         codes = np.ascontiguousarray(self.stored[:, rows])
         n_missing = np.count_nonzero(codes == self.missing_code, axis=1)
         return BinnedMatrix(codes, self.mapper, n_missing)
 
+    @classmethod
+    def of_blocks(cls, blocks: CodeBlocks, mapper: BinMapper) -> BinnedMatrix:
+        """The matrix of codes in blocks, whose missing codes are counted."""
+        n_missing = np.zeros(blocks.shape[0], dtype=np.int64)
+        for chunk in blocks.chunks():
+            features = slice(chunk.first, chunk.first + len(chunk.codes))
+            n_missing[features] += np.count_nonzero(chunk.codes == mapper.missing_code, axis=1)
+        return cls(blocks, mapper, n_missing)
+
     @cached_property
     def codes(self) -> NDArray[np.uint8]:
-        """The codes as an array (n_features, n_samples); made on first use if they are sparse."""
+        """The codes as an array (n_features, n_samples); made on first use if they are sparse.
+
+        Raises
+        ------
+        TypeError
+            The codes are in blocks.
+        """
+        if isinstance(self.stored, CodeBlocks):
+            raise TypeError("codes in blocks cannot be one array; read them by `chunks`")
         return self.stored.dense() if isinstance(self.stored, SparseCodes) else self.stored
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the codes are in blocks and may exceed the memory."""
+        return isinstance(self.stored, CodeBlocks)
 
     @property
     def grows_sparse(self) -> bool:

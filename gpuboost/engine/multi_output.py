@@ -11,8 +11,7 @@ from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.numerics import sum_in_order
 from gpuboost.engine.sparse_rows import DenseRows
-from gpuboost.engine.targets import NodeValues, ValueTarget
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import NodeValues, TreeRows, ValueTarget
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from gpuboost.engine.fixed_point import (
     sum_bits,
 )
 from gpuboost.engine.numerics import log
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import TreeRows
 
 _SEED_STEP = 0x9E3779B1  # a prime near 2**32 / golden ratio
 FACTOR_BITS = 40  # factors below 2**-40 of the largest, which leaf sums would lose, become 0

@@ -52,9 +52,48 @@ from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.numerics import log, sum_in_order
 from gpuboost.engine.order_statistics import between
 from gpuboost.engine.sparse_rows import DenseRows, SparseRows
-from gpuboost.engine.tree_rows import TreeRows
 
 RowChannels = tuple[np.ndarray | None, np.ndarray | None]  # (gradients, None) or (None, classes)
+
+
+@dataclass(frozen=True)
+class TreeRows:
+    """The rows of one tree: their integer weights, and the terms of its leaf sums.
+
+    Attributes
+    ----------
+    weight : int32 (n,)
+        Integer weight, draw count or hessian, with which splits are scored.
+    inside : bool (n,) or None
+        Mask of the rows in the tree; None means the rows with positive ``weight``. A row in the
+        tree has weight 0 only if a small real-valued weight was rounded to zero; the row then
+        follows the splits and is counted.
+    draws : bool
+        Whether each row of ``wide`` is multiplied by its ``weight`` in the leaf sums.
+    wide : int64 (n, P) or None
+        Terms of the leaf sums of this tree, in place of ``Target.wide``.
+    exponents : int64 (P,) or None
+        Exponents of ``wide``, in place of ``Target.exponents``.
+    unit : float
+        Factor from the weights in leaf sums to the user's weights or, in AdaBoost, to the weights
+        of the round.
+    gradient : int32 (n, K) or None
+        In boosting, the direction in which raw predictions should move, in place of ``weight``
+        times a target (Friedman's pseudo-residual; the loss's gradient times -1).
+    """
+
+    weight: np.ndarray
+    inside: np.ndarray | None
+    draws: bool
+    wide: np.ndarray | None = None
+    exponents: np.ndarray | None = None
+    unit: float = 1.0
+    gradient: np.ndarray | None = None
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Mask of the rows in the tree: bool (n,)."""
+        return self.weight > 0 if self.inside is None else self.inside
 
 
 @dataclass(frozen=True)

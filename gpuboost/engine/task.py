@@ -14,8 +14,7 @@ import numpy as np
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.criteria import CRITERIA, NEWTON, VARIANCE
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import Target
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import Target, TreeRows
 
 NO_LIMIT = 2**31 - 1
 LEAF = -1

@@ -20,9 +20,8 @@ from gpuboost.engine.quantise import (
     regression_target,
 )
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
-from gpuboost.engine.targets import Target
+from gpuboost.engine.targets import Target, TreeRows
 from gpuboost.engine.task import GrowTask, TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 
 COLUMN_KINDS = (
     "normal",

@@ -8,9 +8,8 @@ import numpy as np
 
 from gpuboost.engine import criteria, newton
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import ValueTarget
+from gpuboost.engine.targets import TreeRows, ValueTarget
 from gpuboost.engine.task import GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 
 def word(x: int) -> np.ndarray:

@@ -12,8 +12,7 @@ from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.splits.channels import MOMENTS_UP_TO
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.sparse_rows import DenseRows, SparseRows, dense
-from gpuboost.engine.targets import ClassTarget
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import ClassTarget, TreeRows
 from tests.engine.exact import assert_equal_models, assert_same, assert_same_fields
 from tests.numba.numba_cases import assert_same_trees, make_task
 

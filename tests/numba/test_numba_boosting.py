@@ -14,9 +14,8 @@ from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import criteria
 from gpuboost.engine.growth.tree import levels
-from gpuboost.engine.targets import GradientTarget
+from gpuboost.engine.targets import GradientTarget, TreeRows
 from gpuboost.engine.task import GrowTask, Regularisation, TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 from tests.numba.numba_cases import assert_same_trees, make_task, synth
 
 

@@ -19,8 +19,8 @@ from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree, finish_tree
 from gpuboost.engine.sparse_rows import dense
+from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrownTree
-from gpuboost.engine.tree_rows import TreeRows
 
 
 class HostReweighter:

@@ -75,9 +75,10 @@ class HostBackend(Backend):
         count = np.zeros(matrix.n_samples, dtype=np.int64)
         for rows, block in code_blocks(matrix):
             leaves = self.apply(ensemble, block, n_threads)
-            packed = outside[:, rows.start // 8 : -(-rows.stop // 8)]  # blocks start at whole bytes
+            packed, first = outside[:, rows.start // 8 : -(-rows.stop // 8)], rows.start % 8
             for tree in range(ensemble.n_trees):
-                out_of_bag = np.unpackbits(packed[tree], count=len(block)).view(bool)
+                bits = np.unpackbits(packed[tree], count=first + len(block))
+                out_of_bag = bits[first:].view(bool)
                 nodes = leaves[out_of_bag, tree] + ensemble.offset[tree]
                 total[rows][out_of_bag] += ensemble.value[nodes]
                 count[rows] += out_of_bag

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
+from gpuboost.engine.code_blocks import CodeBlocks
 
 HOST_ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
 DEVICE_ROWS_PER_BLOCK = 2**20  # the same, on a device
@@ -17,7 +18,8 @@ _SPARSE_BLOCK_CODES = 2**22  # of a sparse matrix that become dense at a time
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of rows, each with the codes of its rows: float32 (n, F), NaN where missing.
 
-    The codes are on the same device as those of the matrix. All slices start at multiples of 8.
+    The codes are on the same device as those of the matrix. All slices start at multiples of 8 if
+    the codes are an array or sparse.
     """
     start = 0
     for codes in _row_blocks(matrix.stored):
@@ -28,11 +30,21 @@ def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
         start += len(codes)
 
 
-def _row_blocks(stored: np.ndarray | SparseCodes) -> Iterator[np.ndarray]:
+def _row_blocks(stored: np.ndarray | SparseCodes | CodeBlocks) -> Iterator[np.ndarray]:
     """Yield the codes of some rows after another: uint8 (n, F)."""
     if isinstance(stored, SparseCodes):
         size = min(HOST_ROWS_PER_BLOCK, _SPARSE_BLOCK_CODES // stored.shape[0] // 8 * 8)
         yield from stored.row_blocks(max(8, size))
+        return
+    if isinstance(stored, CodeBlocks):
+        codes = np.empty((stored.shape[0], 0), np.uint8)
+        for chunk in stored.chunks():
+            if chunk.first == 0:
+                codes = np.empty((stored.shape[0], chunk.codes.shape[1]), np.uint8)
+            last = chunk.first + len(chunk.codes)
+            codes[chunk.first : last] = chunk.codes
+            if last == len(codes):
+                yield from _row_blocks(codes)
         return
     xp = array_module(stored)
     size = HOST_ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK

@@ -28,8 +28,8 @@ from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import LeafRule, Predicted
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
+from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrownTree, GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 
 class HostBooster:

@@ -8,11 +8,13 @@ import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
+from gpuboost.backends.numba.block_sums import CompiledBlockSums
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.cells import CompiledColumnCounter
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.predict import predict as prediction
+from gpuboost.backends.numpy.blocks.level_ops import grow_blocks
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.explanations.additive import AdditiveModel
@@ -56,6 +58,10 @@ class NumbaBackend(HostBackend):
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, ``n_threads`` at a time; yield (number, tree) in order.
 
-        Trees grow depth-first, each on one thread.
+        Trees grow depth-first, each on one thread; if the codes are in blocks, all grow together,
+        level by level.
         """
+        if task.matrix.is_blocked:
+            yield from grow_blocks(task, CompiledBlockSums(task.target.n_channels, task.n_threads))
+            return
         yield from DepthFirstGrower(task).grow_all()

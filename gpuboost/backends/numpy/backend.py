@@ -33,6 +33,12 @@ class NumpyBackend(HostBackend):
         """Grow the trees of ``task`` in batches."""
         from gpuboost.backends.numpy.level_ops import NumpyLevelOps  # before threads start
 
+        if task.matrix.is_blocked:
+            from gpuboost.backends.numpy.blocks.level_ops import grow_blocks
+
+            yield from grow_blocks(task)
+            return
+
         def grow(trees: Sequence[int]) -> list[GrownTree]:
             return grow_levels(partial(NumpyLevelOps.start, task, trees), task).end_batch()
 

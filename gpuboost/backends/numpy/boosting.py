@@ -20,8 +20,8 @@ from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.growth.level_history import tree_nodes
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 
 class NumpyBooster(HostBooster):
@@ -29,6 +29,8 @@ class NumpyBooster(HostBooster):
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round, and store the leaf of each row."""
+        if self.task.matrix.is_blocked:
+            return super().grow(number, made, scale)
         task = self.grow_task(number, made, scale)
         self._leaves: list[np.ndarray] = []
         trees = []
@@ -45,6 +47,7 @@ class NumpyBooster(HostBooster):
         """
         options, all_inside = self.task.options, self._drawn[1] is None
         as_grown = options.max_leaf_nodes == NO_LIMIT and not options.prunes
+        as_grown &= not self.task.matrix.is_blocked
         if column is not None and all_inside and as_grown:
             return self._leaves[column]
         return super().leaves(tree, data, column)

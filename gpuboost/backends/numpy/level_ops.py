@@ -14,8 +14,8 @@ from gpuboost.backends.numpy.histograms import SiblingHistograms
 from gpuboost.backends.numpy.rows import Candidates, RowBlock, RowOps, ranges
 from gpuboost.engine import randomness
 from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 # Peak bytes of the temporaries of one pass: per row, per row and channel, per node and feature.
 BYTES_PER_ROW, BYTES_PER_CHANNEL, BYTES_PER_RANK = 120, 64, 24
@@ -29,7 +29,7 @@ class NumpyLevelOps(RowOps):
         self, task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], roots: Frontier
     ) -> None:
         super().__init__(task, trees, tree_rows, roots)
-        self._flat_codes, self._root_keys = task.matrix.codes.ravel(), roots.key
+        self._root_keys = roots.key
         self._histograms = SiblingHistograms()
         self._splitter = FeatureSplitter(task, self._min_hessian, self._min_category)
         self._search = HistogramSearch(task, self._min_hessian)
@@ -123,7 +123,8 @@ class NumpyLevelOps(RowOps):
         own = rows
         if int(node.count.sum()) < len(rows.row):
             own = rows.take(ranges(node.start, node.count))
-        code = self._flat_codes.take(np.repeat(feature * matrix.n_samples, node.count) + own.row)
+        place = np.repeat(feature * matrix.n_samples, node.count) + own.row
+        code = matrix.codes.ravel().take(place)
         local = np.repeat(np.arange(len(nodes)), node.count)
         shape = (len(nodes), matrix.width, node.gradient.shape[1])
         groups = group_rows(own, local, code, shape, self._counted)
@@ -157,6 +158,13 @@ class NumpyLevelOps(RowOps):
         histogram = self._histograms.of_level(
             frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
         )
+        return self._search_histograms(histogram, frontier, candidates, splits)
+
+    def _search_histograms(
+        self, histogram: np.ndarray, frontier: Frontier, candidates: Candidates, splits: Splits
+    ) -> Splits:
+        """Set the best splits of the candidates over all features, from their histograms."""
+        open_nodes = candidates.nodes
         node, allowed = frontier.take(open_nodes), candidates.allowed[open_nodes]
         features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
         ranks = np.where(allowed, self._ranks(node.key[:, None], features), UNUSED)

@@ -19,9 +19,8 @@ from gpuboost.engine.growth.policy import gains, good_enough, may_split, smalles
 from gpuboost.engine.growth.tree import goes_left
 from gpuboost.engine.order_statistics import Groups, quantile_bounds
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
+from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, TreeRows, ValueTarget
 from gpuboost.engine.task import MISSING_LEFT, GrownTree, GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 
 @dataclass(frozen=True)

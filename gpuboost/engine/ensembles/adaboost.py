@@ -28,7 +28,7 @@ from gpuboost.engine.array_modules import array_module
 from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, scale_by_power, sum_bits
 from gpuboost.engine.numerics import exp, log
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import TreeRows
 
 FIXED_POINT = 2.0 ** (SUM_BITS - 1)  # weights sum to 1, or slightly more after rounding
 MIN_WEIGHT = 2.0**-200  # smallest positive weight, so that no row drops out of the trees

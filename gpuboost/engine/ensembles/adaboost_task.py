@@ -15,9 +15,8 @@ from gpuboost.engine.fixed_point import WeightFacts
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.quantise import class_target, regression_target
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import ClassTarget, RegressionTarget
+from gpuboost.engine.targets import ClassTarget, RegressionTarget, TreeRows
 from gpuboost.engine.task import GrowTask, TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 
 REWEIGHTING, RESAMPLING = "reweighting", "resampling"
 

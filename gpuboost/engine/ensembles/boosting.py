@@ -32,9 +32,8 @@ from gpuboost.engine.growth.tree import ThresholdFinder, Tree, with_values
 from gpuboost.engine.newton import bounded, newton_value
 from gpuboost.engine.numerics import sum_in_order
 from gpuboost.engine.quantise import EXACT_BITS, VALUE_BITS
-from gpuboost.engine.targets import GradientTarget, NodeValues
+from gpuboost.engine.targets import GradientTarget, NodeValues, TreeRows
 from gpuboost.engine.task import GrownTree, Regularisation, TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 
 GRADIENT_BITS, HESSIAN_BITS = 24, 16
 _S32 = np.uint64(32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.growth.tree import Tree, goes_left, levels, on_features
 
 N_CODES = 256
@@ -24,7 +25,19 @@ def used_codes(tree: Tree, matrix: BinnedMatrix) -> tuple[Tree, np.ndarray]:
 
 def leaves_of_codes(tree: Tree, matrix: BinnedMatrix) -> np.ndarray:
     """Index of each row's leaf among the nodes of a tree: int32 (n,)."""
-    missing_code, (tree, codes) = matrix.missing_code, used_codes(tree, matrix)
+    stored = matrix.stored
+    if not isinstance(stored, CodeBlocks):
+        return _leaves(*used_codes(tree, matrix), matrix.missing_code)
+    used = np.unique(np.maximum(tree.feature, 0))
+    tree, found = on_features(tree, used), np.empty(matrix.n_samples, np.int32)
+    for rows in stored.row_slices:
+        codes = np.stack([stored.column(int(feature), rows) for feature in used])
+        found[rows] = _leaves(tree, codes, matrix.missing_code)
+    return found
+
+
+def _leaves(tree: Tree, codes: np.ndarray, missing_code: int) -> np.ndarray:
+    """Index of each row's leaf, for rows with the given codes of all features: int32 (n,)."""
     n_samples = codes.shape[1]
     depths = levels(tree.left)
     if len(depths) == 1:

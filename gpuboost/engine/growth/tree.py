@@ -14,7 +14,7 @@ import numpy as np
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.constraints import in_monotonic_order
 from gpuboost.engine.numerics import midpoint
-from gpuboost.engine.targets import LabelTarget, NodeValues
+from gpuboost.engine.targets import LabelTarget, NodeValues, TreeRows
 from gpuboost.engine.task import (
     LEAF,
     MISSING_LEFT,
@@ -23,7 +23,6 @@ from gpuboost.engine.task import (
     GrownTree,
     TreeOptions,
 )
-from gpuboost.engine.tree_rows import TreeRows
 
 ThresholdFinder = Callable[["GrownTree", BinMapper], "SplitThresholds"]
 

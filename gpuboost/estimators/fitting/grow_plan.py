@@ -17,9 +17,8 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.pruning import pruned_by
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.targets import LabelTarget
+from gpuboost.engine.targets import LabelTarget, TreeRows
 from gpuboost.engine.task import GrowTask, TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared
 from gpuboost.estimators.inputs.constraints import with_constraints
 from gpuboost.estimators.inputs.parameters import tree_options

@@ -15,6 +15,7 @@ from gpuboost.backends.protocol import Backend
 from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.fixed_point import total_of
 from gpuboost.engine.growth.reduced_error import ClassRows, ValueRows
@@ -130,7 +131,9 @@ def _values_of(data: Features | BinnedMatrix) -> ValuesOf:
     stored, missing_code = data.stored, data.missing_code
 
     def codes_of(rows: np.ndarray, features: np.ndarray) -> np.ndarray:
-        if isinstance(stored, SparseCodes):
+        if isinstance(stored, CodeBlocks):
+            codes = stored.of_rows(rows, features).T
+        elif isinstance(stored, SparseCodes):
             codes = stored.columns(features)[:, rows].T
         else:
             codes = copy_to_host(stored[features])[:, rows].T

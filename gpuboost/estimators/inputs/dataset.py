@@ -62,6 +62,8 @@ class Dataset:
         Number of rows and number of features.
     shape : tuple of int
         ``(n_samples, n_features)``.
+    y, sample_weight : ndarray of shape (n_samples,), or None
+        The columns of labels and of weights that `from_batches` was given.
     feature_names_in_ : ndarray of str of shape (n_features,)
         Names of the features, if all of them are strings.
 
@@ -86,6 +88,8 @@ class Dataset:
 
     schema: FeatureSchema
     binned: BinnedMatrix
+    y: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
 
     def __init__(
         self,
@@ -115,6 +119,69 @@ class Dataset:
             self.schema = reference.schema
             matrix = check_features(apply_schema(X, self.schema), self.schema.names)
             self.binned = numpy_backend().bin(matrix, reference.mapper, n_threads)
+
+    @classmethod
+    def from_batches(
+        cls,
+        source: Any,
+        *,
+        label: str | None = None,
+        weight: str | None = None,
+        categorical_features: Any = "from_dtype",
+        max_bins: int = MAX_BINS,
+        memory_limit: int | None = None,
+        reference: Dataset | None = None,
+        n_jobs: int | None = None,
+    ) -> Dataset:
+        """Make a dataset of data that need not fit the memory.
+
+        Columns are read and binned a few at a time. Codes that exceed half of the memory limit are
+        in a temporary file, and trees grow by reading it once for each level. Neither the limit nor
+        the sizes of files and batches show in a model: it is that of ``Dataset(X)`` with the whole
+        table. See docs/large_data.md.
+
+        Parameters
+        ----------
+        source : object
+            Parquet or Arrow files (a path, a glob pattern, a folder, or a list of paths), a dataset
+            of pyarrow, a lazy frame of polars, a relation of duckdb, an object that exports an
+            Arrow stream, an iterable of tables, or a function that returns one. Files are read in
+            place; a stream is read once, and kept in a temporary file meanwhile.
+        label, weight : str, optional
+            Columns that become `y` and `sample_weight`; all other columns are features. Weights
+            also weight the quantiles that become bin edges.
+        categorical_features, max_bins, n_jobs
+            As in `Dataset`.
+        memory_limit : int, optional
+            Bytes for codes and for growing trees, besides about 24 bytes for each row, and the
+            values of a column while it is binned. None means half of the machine's memory.
+        reference : Dataset, optional
+            Dataset whose features and bins are used, for test data; `categorical_features` and
+            `max_bins` must keep their defaults.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The source, a column or a parameter is invalid; the message says what is allowed.
+        SourceChangedError, SpillError
+            Files changed while they were read, or the temporary file failed.
+        ImportError
+            pyarrow is not installed.
+        """
+        from gpuboost.blocks.sources import open_source
+        from gpuboost.estimators.inputs.batches import BatchReader
+
+        reader = BatchReader(open_source(source), label, weight, memory_limit, thread_count(n_jobs))
+        made = cls.__new__(cls)
+        made.y, made.sample_weight = reader.y, reader.weights
+        if reference is None:
+            max_bins = integer_between("max_bins", max_bins, 2, MAX_BINS)
+            made.schema, made.binned = reader.learn(categorical_features, max_bins)
+        else:
+            _check_reference(reference, categorical_features, max_bins, None)
+            made.schema = reference.schema
+            made.binned = reader.bin_as(reference.schema, reference.mapper)
+        return made
 
     @property
     def mapper(self) -> BinMapper:
@@ -170,6 +237,10 @@ class Dataset:
                 )
         part = copy(self)
         part.binned = self.binned.take(chosen)
+        if self.y is not None:
+            part.y = self.y[chosen]
+        if self.sample_weight is not None:
+            part.sample_weight = self.sample_weight[chosen]
         check_shape(np.broadcast_to(np.uint8(0), (part.n_samples, part.n_features)))
         return part
 

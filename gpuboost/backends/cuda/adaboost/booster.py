@@ -28,7 +28,7 @@ from gpuboost.backends.cuda.sampling.batch_inputs import InputsOfRounds
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask, Round
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.pruning import pruned_by
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import TreeRows
 
 
 class CudaReweighter:

@@ -39,9 +39,8 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask, DoneRound
 from gpuboost.engine.growth.frontier import Array
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import LeafRule
-from gpuboost.engine.targets import GradientTarget
+from gpuboost.engine.targets import GradientTarget, TreeRows
 from gpuboost.engine.task import GrownTree, GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 
 class CudaBooster:

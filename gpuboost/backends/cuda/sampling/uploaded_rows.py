@@ -10,9 +10,8 @@ import numpy as np
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns, class_order
 from gpuboost.engine.growth.frontier import Array
-from gpuboost.engine.targets import ClassTarget, MedianTarget, ValueTarget
+from gpuboost.engine.targets import ClassTarget, MedianTarget, TreeRows, ValueTarget
 from gpuboost.engine.task import GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 
 class RowUploads:

@@ -31,8 +31,8 @@ from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.traversal import used_codes
 from gpuboost.engine.growth.tree import Tree
+from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrownTree
-from gpuboost.engine.tree_rows import TreeRows
 
 _ALL = np.zeros(0, np.uint32)
 
@@ -121,6 +121,8 @@ class NumbaBooster(HostBooster):
 
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round."""
+        if self.task.matrix.is_blocked:
+            return super().grow(number, made, scale)
         if self._levels is None:
             self._grower = DepthFirstGrower(self.grow_task(number, made, scale), self._grower)
             return [grown for _, grown in self._grower.grow_all()]
@@ -136,7 +138,7 @@ class NumbaBooster(HostBooster):
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,); ``column`` is as in `HostBooster.leaves`."""
-        if isinstance(data, np.ndarray):
+        if isinstance(data, np.ndarray) or data.is_blocked:
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
         place = next(i for i, own in enumerate(self._sets) if own.data is data)

@@ -73,6 +73,8 @@ def grows_by_levels(task: BoostTask) -> bool:
     alike |= task.trees_per_round == 1
     large = task.matrix.n_samples >= ALL_SMALL or options.max_leaf_nodes == NO_LIMIT
     large &= not task.matrix.grows_sparse
+    if task.matrix.is_blocked:
+        return False
     if not (ordinary and alike and large and _has_enough_features(task)):
         return False
     shape = shape_of(task)

@@ -16,7 +16,7 @@ from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
-from gpuboost.engine.tree_rows import TreeRows
+from gpuboost.engine.targets import TreeRows
 
 hash_index = randomness.hash_index
 

@@ -11,9 +11,8 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.policy import smallest_hessian
-from gpuboost.engine.targets import Target
+from gpuboost.engine.targets import Target, TreeRows
 from gpuboost.engine.task import TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 
 # The fields of `Matrix` for the entries of a dense matrix.
 _NO_ENTRIES: dict[str, np.ndarray] = {
@@ -33,7 +32,7 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
     ``by_row`` is whether the entries of a sparse matrix are needed row by row, too.
     """
     mapper, stored = binned.mapper, binned.stored
-    if isinstance(stored, SparseCodes) and not (as_stored and binned.grows_sparse):
+    if not (isinstance(stored, SparseCodes) and as_stored and binned.grows_sparse):
         stored = binned.codes
     entries = _NO_ENTRIES
     if isinstance(stored, SparseCodes):

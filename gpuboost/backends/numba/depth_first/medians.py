@@ -22,9 +22,8 @@ from gpuboost.backends.numba.common.records import NODE
 from gpuboost.backends.numba.compiler import criteria, entry, inlined, plugin
 from gpuboost.backends.numba.references import Reference
 from gpuboost.backends.numba.splits.channels import row_packing
-from gpuboost.engine.targets import MedianTarget, map_rows
+from gpuboost.engine.targets import MedianTarget, TreeRows, map_rows
 from gpuboost.engine.task import GrowTask
-from gpuboost.engine.tree_rows import TreeRows
 
 median_signs = criteria.median_signs
 

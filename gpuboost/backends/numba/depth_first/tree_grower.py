@@ -40,9 +40,8 @@ from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
 from gpuboost.engine.sampling import root_key
-from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, ValueTarget
+from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, TreeRows, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
-from gpuboost.engine.tree_rows import TreeRows
 
 # Largest number of entries of a node that are sorted by feature, 2.3 MB for a thread. In larger
 # nodes, all entries of the matrix are read.

@@ -1,0 +1,1 @@
+"""Growth of trees on codes in blocks, which may exceed the memory."""

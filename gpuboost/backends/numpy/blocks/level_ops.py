@@ -1,0 +1,324 @@
+"""Level operations over codes in blocks: rows never move, and a level reads the codes once.
+
+Each row has the number of its node. While a chunk of codes is there, its rows go to the children of
+the last level's splits, and are added to the histograms of the next level's smaller siblings:
+
+    chunk of codes -> nodes of its rows -> counts of nodes, histograms
+    histograms     -> best splits -> children, to which the next pass sends the rows
+
+So the number of rows of a node is known only after the pass of its level. Sums are integers, so
+neither the size nor the order of chunks shows in the trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from gpuboost.backends.numpy.blocks.passes import ROWS_AT_ONCE, BlockPasses
+from gpuboost.backends.numpy.blocks.rows import make_roots, rows_by_node, rows_of_tree, taken
+from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums
+from gpuboost.backends.numpy.feature_split import NodeFeature
+from gpuboost.backends.numpy.groups import dense_groups
+from gpuboost.backends.numpy.level_ops import NumpyLevelOps
+from gpuboost.backends.numpy.rows import Candidates, RowBlock
+from gpuboost.engine.code_blocks import CodeBlocks
+from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.level_loop import grow_levels
+from gpuboost.engine.growth.policy import may_split
+from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
+from gpuboost.engine.task import GrownTree, GrowTask
+
+BYTES_PER_TREE_ROW = 12  # of a row in a tree: its node and weight
+BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `NumpyLevelOps` grows
+
+
+def grow_blocks(task: GrowTask, sums: BlockSums | None = None) -> Iterator[tuple[int, GrownTree]]:
+    """Grow the trees of a task whose matrix is in blocks; yield (number, tree) in order.
+
+    As many trees grow together as a quarter of the memory limit holds; each batch reads the codes
+    once for each level.
+    """
+    blocks = task.matrix.stored
+    assert isinstance(blocks, CodeBlocks)
+    task = replace(task, memory_budget=max(blocks.memory_limit // 4, 1))
+    size = max(1, task.memory_budget // (BYTES_PER_TREE_ROW * task.matrix.n_samples))
+    trees = list(task.trees)
+    for first in range(0, len(trees), size):
+        batch = trees[first : first + size]
+
+        def begin(batch: Sequence[int] = batch) -> tuple[BlockLevelOps, Any, Any]:
+            return BlockLevelOps.begin(task, batch, sums)
+
+        yield from zip(batch, grow_levels(begin, task).end_batch(), strict=True)
+
+
+class BlockLevelOps(NumpyLevelOps):
+    """Level operations over a matrix in blocks, until the codes of all open rows fit the memory.
+
+    Then these rows are gathered, and `NumpyLevelOps` grows the nodes to their leaves. The ``rows``
+    of the level loop are the nodes of all rows, int32 (trees, n), or the gathered `RowBlock`.
+    """
+
+    def __init__(
+        self,
+        task: GrowTask,
+        trees: Sequence[int],
+        tree_rows: Sequence[TreeRows],
+        roots: Frontier,
+        sums: BlockSums | None = None,
+    ) -> None:
+        super().__init__(task, trees, tree_rows, roots)
+        self._passes, self._roots = BlockPasses(task, tree_rows, sums), roots
+        self._inner: NumpyLevelOps | None = None
+        self._depth = 0
+        # Histograms of nodes: those of this level's, or in `_before` of the last level's.
+        self._built: np.ndarray | None = None
+        self._slot = np.zeros(0, np.int64)  # of each node, -1 without a histogram
+        self._before: np.ndarray | None = None
+        self._parent_slot = np.zeros(0, np.int64)  # of each node's parent in `_before`, -1 for none
+        self._level_rows: RowBlock | None = None  # for medians: the rows of this level, by node
+
+    @classmethod
+    def begin(
+        cls, task: GrowTask, trees: Sequence[int], sums: BlockSums | None
+    ) -> tuple[Self, Any, Any]:
+        """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
+        tree_rows = [task.rows_of(tree) for tree in trees]
+        n, m, k = task.matrix.n_samples, len(trees), task.target.n_channels
+        node = np.full((m, n), CLOSED, np.int32)
+        count, hessian = np.zeros(m, np.int64), np.zeros(m, np.int64)
+        gradient = np.zeros((m, k), np.int64)
+        for t, own in enumerate(tree_rows):
+            node[t, own.mask] = t
+            for start in range(0, n, ROWS_AT_ONCE):
+                row = start + np.flatnonzero(node[t, start : start + ROWS_AT_ONCE] >= 0)
+                block = rows_of_tree(task, own, row)
+                count[t] += len(row)
+                hessian[t] += block.hessian.sum()
+                if block.gradient is not None:
+                    gradient[t] += block.gradient.sum(axis=0)
+                else:
+                    assert block.label is not None
+                    np.add.at(gradient[t], block.label, block.hessian)
+        roots = replace(make_roots(task, trees), count=count, hessian=hessian, gradient=gradient)
+        return cls(task, trees, tree_rows, roots, sums), node, roots
+
+    # ---- the operations of the level loop ------------------------------------------------------
+
+    def set_median_gradients(self, rows: Any, frontier: Frontier) -> tuple[Any, Frontier]:
+        """Set gradients to signs about the medians of nodes, once rows are in these nodes."""
+        if self._inner is not None:
+            return self._inner.set_median_gradients(rows, frontier)
+        self._passes.run(rows, frontier)
+        block, frontier = rows_by_node(self.task, self.tree_rows, rows, frontier)
+        block, frontier = super().set_median_gradients(block, frontier)
+        if self._passes.signs is None:
+            shape = (*rows.shape, self.task.target.n_channels)
+            self._passes.signs = np.zeros(shape, np.int8)
+        self._passes.signs[np.repeat(frontier.tree, frontier.count), block.row] = block.signs
+        self._level_rows = block
+        return rows, frontier
+
+    def candidates(self, rows: Any, frontier: Frontier, depth: int) -> Candidates:
+        """Nodes to be searched; rows are sent to their nodes, and histograms are made, before."""
+        if self._inner is not None:
+            return self._inner.candidates(rows, frontier, depth)
+        self._depth, self._built = depth, None
+        likely = self._likely(frontier, depth)
+        if len(likely) and 2 * len(likely) * self._node_bytes <= self.task.memory_budget:
+            self._build_level(rows, frontier, likely)
+        else:
+            self._passes.run(rows, frontier)
+        return super().candidates(rows, frontier, depth)
+
+    def find_splits(self, rows: Any, frontier: Frontier, candidates: Candidates) -> Splits:
+        """Best split of every candidate, from the histograms of all of its tree's features."""
+        if self._inner is not None:
+            return self._inner.find_splits(rows, frontier, candidates)
+        n_channels = frontier.gradient.shape[1]
+        splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
+        if self._built is not None:
+            self._search_nodes(frontier, candidates, splits)
+            return splits
+        size = max(self.task.memory_budget // self._node_bytes, 1)
+        for first in range(0, len(candidates.nodes), size):
+            nodes = candidates.nodes[first : first + size]
+            self._slot = np.full(len(frontier), -1)
+            self._slot[nodes] = np.arange(len(nodes))
+            self._built = self._passes.run(rows, frontier, self._slot, len(nodes))
+            self._search_nodes(frontier, replace(candidates, nodes=nodes), splits)
+        self._built = None
+        return splits
+
+    def leaf_sums(
+        self, rows: Any, frontier: Frontier, candidates: Candidates, accepted: np.ndarray
+    ) -> np.ndarray:
+        """Leaf sums of nodes that are not split, 0 for others; for medians, of all nodes."""
+        if self._inner is not None:
+            return self._inner.leaf_sums(rows, frontier, candidates, accepted)
+        target = self.task.target
+        if target.by_median:
+            assert self._level_rows is not None
+            starts = np.cumsum(frontier.count) - frontier.count
+            return self._median_sums(self._level_rows, replace(frontier, start=starts))
+        wide = target.wide if self.tree_rows[0].wide is None else self.tree_rows[0].wide
+        leaves = np.flatnonzero(~accepted)
+        if isinstance(target, ClassTarget) and wide is None:
+            of_leaves = self._sums_of(None, frontier.take(leaves))  # type: ignore[arg-type]
+        else:
+            assert wide is not None
+            n_classes = target.n_classes if isinstance(target, ClassTarget) else 1
+            shape = n_classes, wide.shape[1]
+            of_leaves = self._passes.leaf_sums(rows, frontier, leaves, shape)
+        sums = np.zeros((len(frontier), of_leaves.shape[1]), dtype=np.int64)
+        sums[leaves] = of_leaves
+        return sums
+
+    def partition(
+        self,
+        rows: Any,
+        frontier: Frontier,
+        candidates: Candidates,
+        *,
+        splits: Splits,
+        accepted: np.ndarray,
+        sums: np.ndarray,
+    ) -> tuple[Any, Frontier]:
+        """Record the level and create the children, whose rows the next pass finds.
+
+        If the codes of all open rows fit the memory, the rows are gathered now.
+        """
+        given: dict[str, Any] = {"splits": splits, "accepted": accepted, "sums": sums}
+        if self._inner is not None:
+            return self._inner.partition(rows, frontier, candidates, **given)
+        self._record(frontier, splits, accepted, sums)
+        parents = np.flatnonzero(accepted)
+        n_open = int(frontier.count[parents].sum())
+        self._passes.split(frontier, splits, parents)
+        keeps = self._built is not None and not self.task.target.by_median
+        self._before = self._built if keeps else None
+        self._parent_slot = np.repeat(
+            self._slot[parents] if keeps else np.full(len(parents), -1), 2
+        )
+        self._built = None
+        none = np.zeros(len(parents), np.int64)
+        children = self._children(frontier.take(parents), none, splits, parents)
+        children = replace(children, count=np.zeros(len(children), np.int64))
+        if len(children) and self._fit_memory(n_open):
+            return self._keep_open_rows(rows, children)
+        return rows, children
+
+    def is_pure(self, rows: Any, frontier: Frontier) -> np.ndarray:
+        """Whether all weight of a node is in one class, quantised target or sign: bool (m,)."""
+        target = self.task.target
+        if target.has_gradients or isinstance(target, ClassTarget):
+            return super().is_pure(rows, frontier)
+        if target.by_median:
+            assert self._level_rows is not None
+            starts = np.cumsum(frontier.count) - frontier.count
+            return super().is_pure(self._level_rows, replace(frontier, start=starts))
+        assert isinstance(target, ValueTarget)
+        largest = np.iinfo(target.values.dtype).max
+        low = np.full((len(frontier), target.n_channels), largest, target.values.dtype)
+        high = -low
+        for t, row, node in self._passes.open_rows(rows):
+            own = self.tree_rows[t].weight[row] > 0
+            value = target.values[row[own]]
+            np.minimum.at(low, node[own], value)
+            np.maximum.at(high, node[own], value)
+        return np.all(low >= high, axis=1)
+
+    def end_batch(self) -> list[Any]:
+        """The trees of the batch."""
+        return super().end_batch() if self._inner is None else self._inner.end_batch()
+
+    # ---- histograms ----------------------------------------------------------------------------
+
+    @property
+    def _node_bytes(self) -> int:
+        """Bytes of the histograms of a node."""
+        return self._passes.planes * self.task.matrix.n_features * self.task.matrix.width * 8
+
+    def _likely(self, frontier: Frontier, depth: int) -> np.ndarray:
+        """Nodes that may be candidates, as far as is known before their rows are counted."""
+        target, options = self.task.target, self.task.options
+        uncounted = replace(frontier, count=np.full(len(frontier), np.iinfo(np.int64).max))
+        large = may_split(uncounted, depth, options, self._min_hessian)
+        if isinstance(target, ClassTarget) and (depth or options.max_depth):
+            large &= ~super().is_pure(None, frontier)  # type: ignore[arg-type]
+        return np.flatnonzero(large)
+
+    def _build_level(self, rows: np.ndarray, frontier: Frontier, likely: np.ndarray) -> None:
+        """Make the histograms of the likely nodes: of smaller siblings from rows, if possible."""
+        slot = np.full(len(frontier), -1)
+        slot[likely] = np.arange(len(likely))
+        larger, smaller, parent = self._pairs(frontier, slot)
+        from_rows = slot.copy()
+        from_rows[larger] = -1
+        extra = smaller[slot[smaller] < 0]
+        from_rows[extra] = len(likely) + np.arange(len(extra))
+        built = self._passes.run(rows, frontier, from_rows, len(likely) + len(extra))
+        for node, own, above in zip(larger, smaller, parent, strict=True):
+            assert self._before is not None
+            np.subtract(self._before[above], built[from_rows[own]], out=built[slot[node]])
+        self._built, self._before, self._slot = built, None, slot
+
+    def _pairs(
+        self, frontier: Frontier, slot: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Likely nodes of larger hessian, their siblings, and histograms of their parents."""
+        if self._before is None:
+            none = np.zeros(0, np.int64)
+            return none, none, none
+        left = np.arange(0, len(frontier), 2)
+        is_left_larger = frontier.hessian[left] > frontier.hessian[left + 1]
+        larger, smaller = left + ~is_left_larger, left + is_left_larger
+        parent = self._parent_slot[left]
+        use = (parent >= 0) & (slot[larger] >= 0)
+        return larger[use], smaller[use], parent[use]
+
+    def _search_nodes(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
+        """Set the best splits of the candidates, which have histograms in `_built`."""
+        if candidates.n_slots < self.task.matrix.n_features:
+            self._search_in_order(None, frontier, candidates, splits)  # type: ignore[arg-type]
+            return
+        assert self._built is not None
+        histogram = self._built[self._slot[candidates.nodes]]
+        self._search_histograms(histogram, frontier, candidates, splits)
+
+    def _one_feature(
+        self, rows: Any, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
+    ) -> tuple[Splits, np.ndarray]:
+        """The split of each node by the feature in its ``rank``, and whether the node can split."""
+        assert self._built is not None
+        feature = (rank & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        histogram = self._built[self._slot[nodes], :, feature]
+        groups = dense_groups(histogram.swapaxes(0, 1), self._counted)
+        return self._splitter.split(NodeFeature(frontier.take(nodes), feature, rank), groups)
+
+    # ---- rows in memory ------------------------------------------------------------------------
+
+    def _fit_memory(self, n_open: int) -> bool:
+        """Whether ``n_open`` rows fit the memory with their codes, and more levels need codes."""
+        n_bytes = n_open * (self.task.matrix.n_features + BYTES_IN_MEMORY)
+        is_last = self._depth + 1 >= self.task.options.deepest
+        return not is_last and n_bytes <= self.task.memory_budget
+
+    def _keep_open_rows(self, node: np.ndarray, frontier: Frontier) -> tuple[RowBlock, Frontier]:
+        """Load the codes of all open rows, and leave the rest to `NumpyLevelOps`."""
+        self._passes.run(node, frontier)
+        used = np.flatnonzero((node >= 0).any(axis=0))
+        matrix = replace(self.task.matrix, stored=self._passes.codes_of(used))
+        target: Any = self.task.target
+        if not target.has_gradients:
+            target = map_rows(target, lambda own: own[used])
+        tree_rows = [taken(own, used) for own in self.tree_rows]
+        task = replace(self.task, matrix=matrix, target=target)
+        inner = NumpyLevelOps(task, self.trees, tree_rows, self._roots)
+        inner._levels, inner._known = self._levels, self._known
+        self._inner = inner
+        return rows_by_node(task, tree_rows, node[:, used], frontier)

@@ -1,0 +1,164 @@
+"""Binning of the columns of a source, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuboost.blocks.sources import ColumnSource
+from gpuboost.blocks.spill import SpilledCodes
+from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
+from gpuboost.data.validation import check_features
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+
+CODED_COLUMNS = 16  # columns that are read and binned together, if the memory allows
+_MISSING_CODE = 255  # until all columns have their bins; codes of values are at most 254
+
+Bin = Callable[[Any, BinRule], BinnedMatrix]
+BinAs = Callable[[Any, BinMapper], BinnedMatrix]
+
+
+def code_columns(
+    columns: ColumnSource,
+    names: list[str],
+    choice: Any,
+    rule: tuple[int, NDArray[np.float64] | None],
+    fit_bins: Bin,
+    memory_limit: int,
+) -> tuple[FeatureSchema, BinnedMatrix]:
+    """Learn the bins of some columns as `Dataset` does for the whole table, and bin them.
+
+    Parameters
+    ----------
+    columns : ColumnSource
+    names : list of str
+        The columns that are features.
+    choice : "from_dtype", None, or sequence of str, int or bool
+        The categorical features, see `Dataset`.
+    rule : (int, ndarray or None)
+        Maximum number of bins, and weights of the rows.
+    fit_bins : callable
+        Learns the bins of a matrix and bins it.
+    memory_limit : int
+        Bytes; codes that exceed half of them are in blocks.
+    """
+    chosen, (max_bins, weights) = _mask_of(choice, names), rule
+    found: list[tuple[FeatureSchema, BinMapper]] = []
+
+    def read(first: int, group: list[str]) -> BinnedMatrix:
+        own = choice if chosen is None else chosen[first : first + len(group)]
+        matrix, schema = fit_schema(columns.read(group), own)
+        check_features(matrix, schema.names)
+        binned = fit_bins(matrix, BinRule(schema.is_categorical, max_bins, weights))
+        found.append((schema, binned.mapper))
+        return binned
+
+    stored = _code_groups(columns, names, memory_limit, read)
+    mappers = [mapper for _, mapper in found]
+    whole = BinMapper(
+        *(
+            np.concatenate([getattr(own, field) for own in mappers])
+            for field in ("n_bins", "lowest", "highest", "is_categorical")
+        )
+    )
+    schema = FeatureSchema(
+        np.array(names, dtype=object) if columns.has_names else None,
+        len(names),
+        whole.is_categorical,
+        tuple(codes for own, _ in found for codes in own.codes),
+        isinstance(choice, str),
+    )
+    return schema, _finished(stored, whole)
+
+
+def code_columns_as(
+    columns: ColumnSource,
+    schema: FeatureSchema,
+    mapper: BinMapper,
+    bin_matrix: BinAs,
+    memory_limit: int,
+) -> BinnedMatrix:
+    """Bin the columns of a source with known categories and bins."""
+    names = columns.names if schema.names is None else schema.names.tolist()
+
+    def read(first: int, group: list[str]) -> BinnedMatrix:
+        features = range(first, first + len(group))
+        own = FeatureSchema(
+            np.array(group, dtype=object),
+            len(group),
+            schema.is_categorical[features],
+            tuple(schema.codes[feature] for feature in features),
+            schema.from_dtype,
+        )
+        matrix = check_features(apply_schema(columns.read(group), own), own.names)
+        return bin_matrix(matrix, _part_of(mapper, features))
+
+    return _finished(_code_groups(columns, names, memory_limit, read), mapper)
+
+
+def _part_of(mapper: BinMapper, features: range) -> BinMapper:
+    """The bins of some features."""
+    bins = slice(int(mapper.first[features.start]), int(mapper.first[features.stop]))
+    of = slice(features.start, features.stop)
+    ends = mapper.lowest[bins], mapper.highest[bins]
+    return BinMapper(mapper.n_bins[of], *ends, mapper.is_categorical[of])
+
+
+def _code_groups(
+    columns: ColumnSource,
+    names: list[str],
+    memory_limit: int,
+    read: Callable[[int, list[str]], BinnedMatrix],
+) -> SpilledCodes | NDArray[np.uint8]:
+    """Codes of all columns, read in groups; missing values have `_MISSING_CODE`."""
+    n_features, n_rows = len(names), columns.n_rows
+    in_memory = fits_memory(n_features * n_rows, memory_limit)
+    stored: Any = (
+        np.empty((n_features, n_rows), np.uint8)
+        if in_memory
+        else SpilledCodes(n_features, n_rows, memory_limit)
+    )
+    size = max(1, min(CODED_COLUMNS, memory_limit // (4 * 24 * n_rows)))
+    for first in range(0, n_features, size):
+        binned = read(first, names[first : first + size])
+        for feature, codes in enumerate(binned.codes, first):
+            if binned.n_missing[feature - first]:
+                codes = np.where(codes == binned.missing_code, np.uint8(_MISSING_CODE), codes)
+            if in_memory:
+                stored[feature] = codes
+            else:
+                stored.write(feature, codes)
+    return stored
+
+
+def fits_memory(n_codes: int, memory_limit: int) -> bool:
+    """Whether all codes are kept in one array."""
+    return n_codes <= memory_limit // 2
+
+
+def _finished(stored: SpilledCodes | NDArray[np.uint8], mapper: BinMapper) -> BinnedMatrix:
+    """The binned matrix, once missing values have the mapper's code."""
+    if isinstance(stored, SpilledCodes):
+        if mapper.missing_code != _MISSING_CODE:
+            stored.replace(_MISSING_CODE, mapper.missing_code)
+        return BinnedMatrix.of_blocks(stored, mapper)
+    stored[stored == _MISSING_CODE] = mapper.missing_code
+    return BinnedMatrix(stored, mapper, np.count_nonzero(stored == mapper.missing_code, axis=1))
+
+
+def _mask_of(choice: Any, names: list[str]) -> list[bool] | None:
+    """Mask of the categorical features; None if the choice is by type, or there are none."""
+    if choice is None or isinstance(choice, str):
+        return None
+    chosen = np.asarray(choice)
+    if chosen.dtype == bool:
+        return chosen.tolist()
+    if chosen.dtype.kind in "iu":
+        return np.isin(np.arange(len(names)), chosen % len(names)).tolist()
+    unknown = sorted(set(chosen.tolist()) - set(names))
+    if unknown:
+        raise ValueError(f"categorical_features has names that X does not have: {unknown[:5]}")
+    return np.isin(names, chosen).tolist()

@@ -1,0 +1,262 @@
+"""Sources of tables that need not fit the memory, read column by column.
+
+Files that pyarrow reads are read where they are, only the columns that are asked for. Everything
+else comes as a stream of tables, which is written once to a temporary Arrow file without a name.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+_FILE_FORMATS = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".ipc", ".feather"), "ipc"),
+}
+_ALLOWED = (
+    "a path, a glob pattern or a folder of Parquet or Arrow files, a list of paths, a dataset of "
+    "pyarrow, a lazy frame of polars, a relation of duckdb, an object that exports an Arrow "
+    "stream, an iterable of tables, or a function that returns one"
+)
+
+
+class SourceChangedError(RuntimeError):
+    """The files of a source changed while they were read."""
+
+
+class ColumnSource(ABC):
+    """A table, of which some columns are read at a time.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of all columns.
+    has_names : bool
+        False for batches of arrays, whose columns are called "0", "1" and so on.
+    n_rows : int
+        Number of rows.
+    """
+
+    names: list[str]
+    has_names = True
+    n_rows: int
+
+    @abstractmethod
+    def read(self, names: Sequence[str]) -> Any:
+        """Some columns of all rows, as a `pyarrow.Table`."""
+
+
+class FileSource(ColumnSource):
+    """Files that pyarrow reads, all with the same columns.
+
+    Raises
+    ------
+    ValueError
+        There is no row, or a file has other columns or types than the first.
+    SourceChangedError
+        A file changed between two calls of `read`.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset, self.names = dataset, list(dataset.schema.names)
+        for fragment in dataset.get_fragments():
+            check_same_columns(dataset.schema, fragment.physical_schema, f"file {fragment.path}")
+        self._paths = [Path(path) for path in getattr(dataset, "files", [])]
+        self._found = self._state()
+        self.n_rows = dataset.count_rows()
+
+    def read(self, names: Sequence[str]) -> Any:
+        """Some columns of all rows, as a `pyarrow.Table`."""
+        table = self._dataset.to_table(columns=list(names))
+        if self._state() != self._found or table.num_rows != self.n_rows:
+            raise SourceChangedError(
+                "the files of this source changed while they were read; copy them, or wait until "
+                "nothing writes to them, and make the Dataset again"
+            )
+        return table
+
+    def _state(self) -> list[tuple[int, int]]:
+        """Size and time of the last change of each local file."""
+        local = [path.stat() for path in self._paths if path.exists()]
+        return [(own.st_size, own.st_mtime_ns) for own in local]
+
+
+class StreamSource(ColumnSource):
+    """A stream of tables, written to a temporary Arrow file without a name.
+
+    Raises
+    ------
+    ValueError
+        There is no row, or a table has other columns or types than the first.
+    """
+
+    def __init__(self, tables: Iterable[Any]) -> None:
+        import pyarrow as pa
+
+        self._file: Any = tempfile.TemporaryFile(prefix="gpuboost")  # noqa: SIM115, read later
+        weakref.finalize(self, self._file.close)
+        self.n_rows, writer, categorical = 0, None, set[str]()
+        for number, given in enumerate(tables):
+            table, self.has_names = _arrow_table(given, number)
+            categorical |= {f.name for f in table.schema if pa.types.is_dictionary(f.type)}
+            table = _decoded(table)
+            if writer is None:
+                self._schema = table.schema
+                writer = pa.ipc.new_file(pa.PythonFile(self._file, "wb"), self._schema)
+            check_same_columns(self._schema, table.schema, f"batch {number}")
+            writer.write_table(table.select(self._schema.names))
+            self.n_rows += table.num_rows
+        if writer is None or not self.n_rows:
+            raise ValueError("this source has no rows; give at least one table with rows")
+        writer.close()
+        self._file.flush()
+        self.names, self._categorical = list(self._schema.names), categorical
+
+    def read(self, names: Sequence[str]) -> Any:
+        """Some columns of all rows, as a `pyarrow.Table`; categories are dictionaries."""
+        import pyarrow as pa
+
+        places = sorted(self.names.index(name) for name in names)
+        options = pa.ipc.IpcReadOptions(included_fields=places)
+        self._file.seek(0)
+        with pa.ipc.open_file(pa.PythonFile(self._file, "rb"), options=options) as reader:
+            table = reader.read_all()
+        columns = {
+            name: table[name].dictionary_encode() if name in self._categorical else table[name]
+            for name in names
+        }
+        return pa.table(columns)
+
+
+def open_source(source: Any) -> ColumnSource:
+    """The columns of a source of tables.
+
+    Raises
+    ------
+    TypeError
+        The source is of another kind.
+    ValueError, FileNotFoundError
+        There are no files or rows, or tables have different columns.
+    ImportError
+        pyarrow is not installed.
+    """
+    import pyarrow.dataset as ds
+
+    if isinstance(source, ds.Dataset):
+        return FileSource(source)
+    if isinstance(source, (str, os.PathLike)):
+        return FileSource(_dataset_of([os.fspath(source)]))
+    if isinstance(source, Sequence) and source and isinstance(source[0], (str, os.PathLike)):
+        return FileSource(_dataset_of([os.fspath(path) for path in source]))
+    return StreamSource(_tables_of(source))
+
+
+def _dataset_of(paths: list[str]) -> Any:
+    """The dataset of pyarrow of some paths, patterns and folders."""
+    import pyarrow.dataset as ds
+
+    found: list[str] = []
+    for path in paths:
+        if os.path.isdir(path):
+            inside = sorted(
+                str(own) for own in Path(path).rglob("*") if own.suffix in _FILE_FORMATS
+            )
+        else:
+            inside = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        if not inside:
+            raise FileNotFoundError(f"no Parquet or Arrow file found at {path}")
+        found += inside
+    kinds = {_FILE_FORMATS.get(Path(path).suffix) for path in found}
+    if len(kinds) > 1 or None in kinds:
+        raise ValueError(
+            f"files must all end in {sorted(_FILE_FORMATS)}, and be of one format, got {found[:3]}"
+        )
+    return ds.dataset(found, format=kinds.pop())
+
+
+def _tables_of(source: Any) -> Iterator[Any]:
+    """The tables of a stream."""
+    import pyarrow as pa
+
+    if nw.dependencies.is_polars_lazyframe(source):
+        has_batches = hasattr(source, "collect_batches")
+        return iter(source.collect_batches() if has_batches else [source.collect()])
+    if hasattr(source, "__arrow_c_stream__"):
+        return iter(pa.RecordBatchReader.from_stream(source))
+    if hasattr(source, "fetch_record_batch"):  # a relation of duckdb
+        return iter(source.fetch_record_batch())
+    if callable(source):
+        source = source()
+    if isinstance(source, Iterable) and not isinstance(source, (np.ndarray, dict)):
+        return iter(source)
+    raise TypeError(f"a source of tables must be {_ALLOWED}, got {type(source).__name__}")
+
+
+def _arrow_table(given: Any, number: int) -> tuple[Any, bool]:
+    """A batch as a `pyarrow.Table`, and whether its columns have names."""
+    import pyarrow as pa
+
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given]), True
+    if isinstance(given, np.ndarray) and given.ndim == 2:
+        arrays = [np.ascontiguousarray(column) for column in given.T]
+        return pa.table({str(i): column for i, column in enumerate(arrays)}), False
+    if nw.dependencies.is_into_dataframe(given):
+        return nw.from_native(given, eager_only=True).to_arrow(), True
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        return pa.table(given), True
+    raise TypeError(
+        f"batch {number} must be a data frame, an Arrow table or an array of two dimensions, got "
+        f"{type(given).__name__}"
+    )
+
+
+def _decoded(table: Any) -> Any:
+    """A table with values in place of dictionaries and one type of strings, as in all batches."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if is_string(kind):
+            kind = pa.string()
+        if kind != field.type:
+            table = table.set_column(place, field.name, table.column(place).cast(kind))
+    return table.replace_schema_metadata(None)
+
+
+def is_string(kind: Any) -> bool:
+    """Whether a type of pyarrow is one of its types of strings."""
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def check_same_columns(first: Any, other: Any, where: str) -> None:
+    """Check that a schema of pyarrow has the columns and types of the first.
+
+    Raises
+    ------
+    ValueError
+        A column is missing, additional, or of another type.
+    """
+    known = dict(zip(first.names, first.types, strict=True))
+    found = dict(zip(other.names, other.types, strict=True))
+    missing, extra = sorted(known.keys() - found.keys()), sorted(found.keys() - known.keys())
+    if missing or extra:
+        raise ValueError(
+            f"{where} has other columns than the first: missing {missing[:5]}, additional "
+            f"{extra[:5]}; give tables with the same columns"
+        )
+    for name, kind in known.items():
+        if found[name] != kind and not (is_string(kind) and is_string(found[name])):
+            raise ValueError(
+                f"column {name!r} of {where} has type {found[name]}, but {kind} in the first; cast "
+                "it to one type"
+            )

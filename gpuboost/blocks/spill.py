@@ -1,0 +1,215 @@
+"""Codes in blocks of rows: the first blocks in memory, the others in a temporary file.
+
+A block holds its rows feature by feature, so that neighbouring features are read at once:
+
+    file     block 3                     block 4
+             feature 0 | feature 1 | ... feature 0 | feature 1 | ...
+             row 0 1 2 ...
+
+The file has no name (it is unlinked as soon as it is open), so nothing is left behind if the
+process ends in any way. It is read by ``pread`` into buffers, not mapped, so a lost or damaged disk
+raises an error instead of a signal. Every feature of a block has a CRC-32, which each read checks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import threading
+import weakref
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
+
+SPILLED_ROWS = 1 << 18  # so many that each feature's histograms are loaded into the cache rarely
+SPILLED_BYTES = 64 << 20  # of a block with fewer rows than that
+READ_BYTES = 16 << 20  # of codes that are read at once
+
+
+class SpillError(OSError):
+    """The temporary file with the codes of a Dataset cannot be written, or was damaged."""
+
+
+class SpilledCodes(CodeBlocks):
+    """Codes in blocks, of which those that exceed the memory are in a temporary file.
+
+    Parameters
+    ----------
+    n_features, n_samples : int
+        Size of the matrix.
+    memory_limit : int
+        Bytes that may be used; half of them hold the first blocks, the others are for growth.
+    """
+
+    def __init__(self, n_features: int, n_samples: int, memory_limit: int) -> None:
+        super().__init__((n_features, n_samples), memory_limit)
+        size = max(min(SPILLED_ROWS, SPILLED_BYTES // n_features), 1)
+        self.row_slices = [slice(s, min(s + size, n_samples)) for s in range(0, n_samples, size)]
+        self._size, self._rows = size, self.row_slices
+        fitting = memory_limit // 2 // (n_features * size)
+        shapes = [(n_features, own.stop - own.start) for own in self._rows[:fitting]]
+        self._kept = [np.empty(shape, np.uint8) for shape in shapes]
+        self._sums = np.zeros((len(self._rows), n_features), np.uint32)
+        self._lock = threading.Lock()
+        self._file: BinaryIO | None = None
+        spilled = sum(n_features * (own.stop - own.start) for own in self._rows[fitting:])
+        if spilled:
+            self._file = _temporary_file(spilled)
+            weakref.finalize(self, self._file.close)
+
+    def write(self, feature: int, codes: NDArray[np.uint8]) -> None:
+        """Store the codes of a feature, (n_samples,)."""
+        for block, rows in enumerate(self._rows):
+            self._write_block(block, feature, np.ascontiguousarray(codes[rows]))
+
+    def _write_block(self, block: int, feature: int, codes: NDArray[np.uint8]) -> None:
+        if block < len(self._kept):
+            self._kept[block][feature] = codes
+            return
+        self._sums[block, feature] = zlib.crc32(codes.data)
+        self._put(self._place(block, feature), codes)
+
+    def replace(self, old: int, new: int) -> None:
+        """Replace a code in all columns, in place."""
+        for feature in range(self.shape[0]):
+            for block, rows in enumerate(self._rows):
+                codes = self.column(feature, rows)
+                if (codes == old).any():
+                    codes = np.where(codes == old, np.uint8(new), codes)
+                    self._write_block(block, feature, codes)
+
+    def chunks(self, features: NDArray[np.integer] | None = None) -> Iterator[CodeChunk]:
+        """Yield the codes of all rows, or of some ascending features, chunk by chunk.
+
+        A thread reads the next chunk while the caller uses the last one.
+        """
+        parts = [
+            (block, first, last)
+            for block in range(len(self._rows))
+            for first, last in self._ranges(block, features)
+        ]
+        with ThreadPoolExecutor(1) as reader:
+            coming = None
+            for number, part in enumerate(parts):
+                chunk = self._chunk(*part) if coming is None else coming.result()
+                if number + 1 < len(parts):
+                    coming = reader.submit(self._chunk, *parts[number + 1])
+                yield chunk
+
+    def column(self, feature: int, rows: slice) -> NDArray[np.uint8]:
+        """Codes of a feature for the rows of a block."""
+        return self._chunk(rows.start // self._size, feature, feature + 1).codes[0]
+
+    def take(self, rows: slice | NDArray[Any]) -> SpilledCodes:
+        """Some rows, by a slice, a mask or indices, as blocks of their own."""
+        n_features, n_samples = self.shape
+        places = np.arange(n_samples)[rows]
+        part = SpilledCodes(n_features, len(places), self.memory_limit)
+        column = np.empty(n_samples, np.uint8)
+        for feature in range(n_features):
+            for chunk in self.chunks(np.array([feature])):
+                column[chunk.rows] = chunk.codes[0]
+            part.write(feature, column[places])
+        return part
+
+    def _ranges(
+        self, block: int, features: NDArray[np.integer] | None
+    ) -> Iterator[tuple[int, int]]:
+        """First feature, and that after the last, of the chunks of a block."""
+        n_rows = self._rows[block].stop - self._rows[block].start
+        size = max(READ_BYTES // n_rows, 1)
+        wanted = np.arange(self.shape[0]) if features is None else np.asarray(features)
+        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1):
+            for at in range(0, len(run), size):
+                own = run[at : at + size]
+                yield int(own[0]), int(own[-1]) + 1
+
+    def _chunk(self, block: int, first: int, last: int) -> CodeChunk:
+        """Some features of a block, read and checked."""
+        rows = self._rows[block]
+        if block < len(self._kept):
+            return CodeChunk(rows, first, self._kept[block][first:last])
+        codes = np.empty((last - first, rows.stop - rows.start), np.uint8)
+        self._get(self._place(block, first), codes)
+        for feature, own in enumerate(codes, first):
+            if zlib.crc32(own.data) != self._sums[block, feature]:
+                raise SpillError(
+                    f"the temporary file of this Dataset was damaged while in use: feature "
+                    f"{feature} of rows {rows.start} to {rows.stop - 1} has another checksum than "
+                    "when it was written; check the disk, and make the Dataset again"
+                )
+        return CodeChunk(rows, first, codes)
+
+    def _place(self, block: int, feature: int) -> int:
+        """Position in the file of a feature of a block."""
+        first, rows = self._rows[len(self._kept)].start, self._rows[block]
+        n_rows = rows.stop - rows.start
+        return self.shape[0] * (rows.start - first) + feature * n_rows
+
+    def _put(self, place: int, codes: NDArray[np.uint8]) -> None:
+        assert self._file is not None
+        view, done = codes.data.cast("B"), 0
+        with _disk_errors(), self._lock:
+            self._file.seek(place)
+            while done < len(view):
+                done += self._file.write(view[done:])
+
+    def _get(self, place: int, codes: NDArray[np.uint8]) -> None:
+        assert self._file is not None
+        view, done = codes.data.cast("B"), 0
+        with _disk_errors():
+            while done < len(view):
+                if hasattr(os, "preadv"):
+                    n_read = os.preadv(self._file.fileno(), [view[done:]], place + done)
+                else:
+                    with self._lock:
+                        self._file.seek(place + done)
+                        n_read = self._file.readinto(view[done:])  # type: ignore[attr-defined]
+                if not n_read:
+                    raise SpillError(
+                        "the temporary file of this Dataset was cut short while in use; make the "
+                        "Dataset again"
+                    )
+                done += n_read
+
+
+class _disk_errors:
+    """Context in which errors of the disk say what to do."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, OSError) and not isinstance(error, SpillError):
+            raise _advised(error) from error
+
+
+def _advised(error: OSError) -> SpillError:
+    folder = tempfile.gettempdir()
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return SpillError(
+            error.errno,
+            f"the disk of {folder} is full; free some space, set TMPDIR to a folder on a larger "
+            "disk, or raise memory_limit",
+        )
+    return SpillError(error.errno, f"the temporary file in {folder} failed: {error.strerror}")
+
+
+def _temporary_file(size: int) -> BinaryIO:
+    """A file without a name, for which the disk has space."""
+    with _disk_errors():
+        file: Any = tempfile.TemporaryFile(prefix="gpuboost", buffering=0)  # noqa: SIM115, kept
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError:
+            file.close()
+            raise
+        return file

@@ -1,0 +1,154 @@
+"""Datasets of files, frames and streams, equal to a Dataset of the whole table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from gpuboost import Dataset
+from gpuboost.blocks.sources import SourceChangedError, open_source
+from tests.blocks.test_block_growth import make_table
+
+
+def parquet_folder(table: pa.Table, folder: Path) -> Path:
+    """A folder of two files, one of them in a subfolder, and of another file."""
+    (folder / "b").mkdir()
+    pq.write_table(table.slice(0, 200), folder / "a.parquet", row_group_size=64)
+    pq.write_table(table.slice(200), folder / "b" / "c.parquet")
+    (folder / "readme.txt").write_text("no table")
+    return folder
+
+
+def arrow_file(table: pa.Table, folder: Path) -> str:
+    with pa.ipc.new_file(folder / "t.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    return str(folder / "t.arrow")
+
+
+def paths(table: pa.Table, folder: Path) -> list[Path]:
+    parquet_folder(table, folder)
+    return [folder / "a.parquet", folder / "b" / "c.parquet"]
+
+
+SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "folder": parquet_folder,
+    "pattern": lambda table, folder: f"{parquet_folder(table, folder)}/**/*.parquet",
+    "paths": paths,
+    "Arrow file": arrow_file,
+    "dataset of pyarrow": lambda table, folder: ds.dataset(paths(table, folder)),
+    "table of pyarrow": lambda table, folder: table,
+    "reader": lambda table, folder: table.to_reader(max_chunksize=50),
+    "polars": lambda table, folder: pl.from_arrow(table),
+    "lazy frame": lambda table, folder: pl.scan_parquet(paths(table, folder)),
+    "frames of pandas": lambda table, folder: [table[:77].to_pandas(), table[77:].to_pandas()],
+    "function": lambda table, folder: lambda: iter([pl.from_arrow(table[:9]), table[9:]]),
+    "generator": lambda table, folder: (batch for batch in table.to_batches(max_chunksize=111)),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_sources(name: str, tmp_path: Path) -> None:
+    table, y = make_table()
+    table = table.append_column("target", [y])
+    whole = Dataset(table.drop_columns("target"))
+    found = Dataset.from_batches(SOURCES[name](table, tmp_path), label="target")
+    assert np.array_equal(found.y, y)
+    assert found.feature_names_in_.tolist() == whole.feature_names_in_.tolist()
+    assert found.schema.codes == whole.schema.codes
+    assert np.array_equal(found.binned.codes, whole.binned.codes)
+
+
+def test_duckdb() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    table, _ = make_table()
+    relation = duckdb.sql("select * from table")
+    found, whole = Dataset.from_batches(relation), Dataset(table)
+    assert np.array_equal(found.binned.codes, whole.binned.codes)
+
+
+def test_arrays() -> None:
+    """ColumnSource of arrays have no names."""
+    X = np.random.default_rng(1).standard_normal((90, 3)).astype(np.float32)
+    found = Dataset.from_batches([X[:40], X[40:]], categorical_features=None)
+    assert not hasattr(found, "feature_names_in_")
+    assert np.array_equal(found.binned.codes, Dataset(X).binned.codes)
+
+
+@pytest.mark.parametrize("choice", [["few"], [3], [False, False, False, True, True], None])
+def test_categorical_features(choice: Any) -> None:
+    table, _ = make_table()
+    table = table.drop_columns("city") if choice != [False, False, False, True, True] else table
+    found = Dataset.from_batches([table[:100], table[100:]], categorical_features=choice)
+    whole = Dataset(table, categorical_features=choice)
+    assert found.schema.codes == whole.schema.codes
+    assert np.array_equal(found.binned.codes, whole.binned.codes)
+
+
+def test_categories_of_pandas() -> None:
+    """Integer categories stay categories, though batches have different ones."""
+    frame = pd.DataFrame({"a": np.arange(30) % 7, "b": np.arange(30.0)})
+    frame["a"] = frame["a"].astype("category")
+    parts = [frame[:10].copy(), frame[10:].copy()]
+    parts[0]["a"] = parts[0]["a"].cat.remove_unused_categories()
+    found, whole = Dataset.from_batches(parts), Dataset(frame)
+    assert found.schema.codes == whole.schema.codes
+    assert np.array_equal(found.binned.codes, whole.binned.codes)
+
+
+A = pa.table({"a": [1.0, 2.0], "b": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        (3.5, TypeError, "a source of tables must be a path, .* got float"),
+        ([A, [1, 2]], TypeError, "batch 1 must be a data frame, .* got list"),
+        ([], ValueError, "no rows"),
+        ([A.slice(0, 0)], ValueError, "no rows"),
+        ([A, A.drop_columns("b")], ValueError, r"batch 1 has other columns .* missing \['b'\]"),
+        ([A, A.set_column(1, "b", [["x", "y"]])], ValueError, "column 'b' of batch 1 has type"),
+        ("/no/such/file.parquet", FileNotFoundError, "no Parquet or Arrow file found at"),
+    ],
+)
+def test_wrong_sources(source: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        Dataset.from_batches(source)
+
+
+def test_files_with_other_columns(tmp_path: Path) -> None:
+    pq.write_table(A, tmp_path / "1.parquet")
+    pq.write_table(A.drop_columns("b"), tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match=r"2.parquet has other columns .* missing \['b'\]"):
+        Dataset.from_batches(tmp_path)
+
+
+def test_files_of_other_types(tmp_path: Path) -> None:
+    pq.write_table(A, tmp_path / "1.parquet")
+    (tmp_path / "2.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"files must all end in .* got"):
+        Dataset.from_batches([tmp_path / "1.parquet", tmp_path / "2.csv"])
+
+
+def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(A, tmp_path / "1.parquet")
+    columns = open_source(tmp_path / "1.parquet")
+    assert columns.read(["a"]).num_rows == 2
+    pq.write_table(pa.concat_tables([A, A]), tmp_path / "1.parquet")
+    os.utime(tmp_path / "1.parquet", (1, 1))
+    with pytest.raises(SourceChangedError, match="changed while they were read"):
+        columns.read(["b"])
+
+
+def test_unknown_label() -> None:
+    with pytest.raises(ValueError, match=r"label='c' is no column of the source, which has \['a'"):
+        Dataset.from_batches([A], label="c")
