@@ -62,6 +62,6 @@ class NumbaBackend(HostBackend):
         level by level.
         """
         if task.matrix.is_blocked:
-            yield from grow_blocks(task, CompiledBlockSums(task.target.n_channels, task.n_threads))
+            yield from grow_blocks(task, CompiledBlockSums.of(task))
             return
         yield from DepthFirstGrower(task).grow_all()

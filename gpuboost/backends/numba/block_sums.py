@@ -1,4 +1,13 @@
-"""Passes over chunks of codes, compiled: all threads share the features of a chunk."""
+"""Passes over chunks of codes, compiled: all threads share the features of a chunk.
+
+There are three ways to add rows to histograms:
+
+    words      one channel: hessian and gradient of a row share a word, and words of as many rows
+               are added to partial sums as cannot overflow; then these are added to the histogram
+    summands   one channel and few rows or large numbers, or several outputs: what a row adds to the
+               sums of a bin, which lie side by side as in `level_wise.channels`
+    classes    a row adds its weight to the hessian and to the sum of its class
+"""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
@@ -7,127 +16,264 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuboost.backends.compiling import worker_threads
 from gpuboost.backends.numba.compiler import entry, helper
+from gpuboost.backends.numba.intrinsics import add_four
+from gpuboost.backends.numba.level_wise.channels import FOUR, cell_size
+from gpuboost.backends.numba.level_wise.feature_bundles import BINS
+from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.backends.numpy.blocks.sums import CLOSED, ChunkRows
+from gpuboost.backends.numpy.blocks.sums import CLOSED, ChunkRows, Pending
+from gpuboost.engine.task import GrowTask
 
-TOGETHER = 8  # features whose sums are added in one pass over the rows; their bins fit the L1 cache
+TOGETHER = 8  # features whose sums are added in one pass over the rows
+MOST_ROWS = 1 << 12  # added together, whose codes and words stay in the L2 cache
+# With fewer rows, adding words to partial sums and these to the histogram takes longer than adding
+# each row to the histogram.
+FEW_ROWS = 150
 MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share it
-_NO_GRADIENT, _NO_LABEL = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
 
 
 @entry
 def choose_rows(node, slot, starts, place):
-    """Sort the rows of histograms by these, keeping their order; ``starts`` must be zeros."""
-    for i in range(node.size):
-        if node[i] >= 0 and slot[node[i]] >= 0:
-            starts[slot[node[i]] + 1] += 1
+    """Sort rows by their histograms, keeping their order; those of no histogram come last.
+
+    ``slot`` (m + 1,) is the histogram of each node, after that of closed rows, or the number of
+    histograms if there is none; ``starts`` must be zeros, one for each histogram and two more.
+    """
+    n, one = np.uint64(node.size), np.uint64(1)
+    for i in range(n):
+        starts[np.uint64(slot[np.uint64(node[i] + 1)]) + one] += 1
     for s in range(1, starts.size):
         starts[s] += starts[s - 1]
-    for i in range(node.size):
-        if node[i] >= 0 and slot[node[i]] >= 0:
-            s = slot[node[i]]
-            place[starts[s]] = i
-            starts[s] += 1
+    for i in range(n):
+        s = np.uint64(slot[np.uint64(node[i] + 1)])
+        place[np.uint64(starts[s])] = i
+        starts[s] += 1
     for s in range(starts.size - 1, 0, -1):
         starts[s] = starts[s - 1]
     starts[0] = 0
 
 
 @helper
-def _add_values(codes, features, rows, place, hessian, gradient, histogram, at):
-    """Add the rows of one histogram, with gradients, for some features."""
-    first, slot = at
-    n_channels = gradient.shape[1]
-    counted = histogram.shape[3] > 1 + n_channels
-    for i in range(rows[0], rows[1]):
-        row, own = np.uint64(place[i]), hessian[i]
-        for f in range(features[0], features[1]):
-            code = np.uint64(codes[f, row])
-            histogram[first + f, slot, code, 0] += own
-            for k in range(n_channels):
-                histogram[first + f, slot, code, 1 + k] += gradient[i, k]
-            if counted:
-                histogram[first + f, slot, code, 1 + n_channels] += 1
+def _add_words(codes, features, rows, place, word, partial):
+    """Add words of rows to partial sums of some features."""
+    for i in range(np.uint64(rows[0]), np.uint64(rows[1])):
+        row, own, at = np.uint64(place[i]), word[i], np.uint64(0)
+        for f in range(np.uint64(features[0]), np.uint64(features[1])):
+            partial[at + np.uint64(codes[f, row])] += own
+            at += np.uint64(BINS)
 
 
 @helper
-def _add_classes(codes, features, rows, place, hessian, label, histogram, at):
-    """Add the rows of one histogram, with classes, for some features."""
-    first, slot, counted = at
-    n_planes = histogram.shape[3]
+def _flush(partial, n_features, bits, ones, sums, base, width, size):
+    """Add partial sums of words to the histograms, and zero them; ``base`` as in `_add_summands`.
+
+    If all hessians are ones and rows are counted (``ones``), they are the count, too.
+    """
+    mask, at, first = (np.int64(1) << bits) - 1, np.uint64(base[0]), np.uint64(0)
+    for _ in range(n_features):
+        for code in range(np.uint64(width)):
+            own, cell = partial[first + code], at + code * np.uint64(size)
+            partial[first + code] = 0
+            sums[cell] += own & mask
+            sums[cell + np.uint64(1)] += own >> bits
+            if ones:
+                sums[cell + np.uint64(2)] += own & mask
+        at += np.uint64(base[1])
+        first += np.uint64(BINS)
+
+
+@helper
+def _add_summands(codes, features, rows, place, summands, sums, base, size):
+    """Add rows to bins of some features; ``base`` is the first bin, and the distance of features.
+
+    If a bin has several outputs, four of its sums are added by one instruction.
+    """
     for i in range(rows[0], rows[1]):
-        row, own = np.uint64(place[i]), hessian[i]
+        row, at = np.uint64(place[i]), base[0]
         for f in range(features[0], features[1]):
-            code = np.uint64(codes[f, row])
-            histogram[first + f, slot, code, 0] += own
-            histogram[first + f, slot, code, 1 + label[i]] += own
-            if counted:
-                histogram[first + f, slot, code, n_planes - 1] += 1
-
-
-@entry
-def add_rows(codes, features, starts, place, hessian, gradient, label, counted, histogram, first):
-    """Add rows to the histograms of a range of the features of a chunk."""
-    for start in range(features[0], features[1], TOGETHER):
-        some = start, min(start + TOGETHER, features[1])
-        for slot in range(starts.size - 1):
-            rows = starts[slot], starts[slot + 1]
-            if label.size:
-                at = first, slot, counted
-                _add_classes(codes, some, rows, place, hessian, label, histogram, at)
+            cell = at + np.int64(codes[f, row]) * size
+            if size % FOUR == 0:
+                for first in range(0, size, FOUR):
+                    add_four(sums, cell + first, summands, i, first)
             else:
-                at = first, slot
-                _add_values(codes, some, rows, place, hessian, gradient, histogram, at)
+                for p in range(size):
+                    sums[cell + p] += summands[i, p]
+            at += base[1]
+
+
+@helper
+def _add_classes(codes, features, rows, place, hessian, label, sums, base, size, counted):
+    """Add rows of several classes to bins of some features; ``base`` as in `_add_summands`."""
+    for i in range(rows[0], rows[1]):
+        row, at, own = np.uint64(place[i]), base[0], hessian[i]
+        for f in range(features[0], features[1]):
+            cell = np.uint64(at + np.int64(codes[f, row]) * size)
+            sums[cell] += own
+            sums[cell + np.uint64(1 + label[i])] += own
+            sums[cell + np.uint64(counted)] += np.int64(counted > 0)
+            at += base[1]
+
+
+@helper
+def _add_part(codes, some, rows, own, sums, base, shape, partial):
+    """Add some rows of one histogram to the bins of some features."""
+    width, size = shape[2], shape[3]
+    if own.label.size:
+        given = own.hessian, own.label, sums, base, size, own.counted
+        _add_classes(codes, some, rows, own.place, *given)
+    elif (own.word.size > 0) & (rows[1] - rows[0] >= FEW_ROWS):
+        _add_words(codes, some, rows, own.place, own.word, partial)
+        ones = own.counted > 0
+        _flush(partial, some[1] - some[0], own.bits, ones, sums, base, width, size)
+    else:
+        _add_summands(codes, some, rows, own.place, own.summands, sums, base, size)
 
 
 @entry
-def send_rows(codes, column, step, node):
-    """Replace the nodes of rows by their children, as `BlockSums.route`."""
+def add_rows(codes, features, own, sums, shape, partial):
+    """Add `PreparedRows` to the histograms of a range of the features of a chunk.
+
+    ``sums`` are all histograms, and ``shape`` (4,) has the first feature, and the numbers of
+    histograms, bins and sums of a bin. ``partial`` (TOGETHER * BINS,) must be zeros, and is.
+    """
+    first, n_slots, starts, distance = shape[0], shape[1], own.starts, shape[2] * shape[3]
+    for slot in range(starts.size - 1):
+        for part in range(starts[slot], starts[slot + 1], own.part_rows):
+            rows = part, min(part + own.part_rows, starts[slot + 1])
+            for start in range(features[0], features[1], TOGETHER):
+                some = start, min(start + TOGETHER, features[1])
+                base = ((first + start) * n_slots + slot) * distance, n_slots * distance
+                _add_part(codes, some, rows, own, sums, base, shape, partial)
+
+
+@entry
+def send_rows(codes, column, step, node, count):
+    """Replace the nodes of rows by their children, and count these rows."""
     for i in range(node.size):
         own = node[i]
         if own >= 0:
-            at = column[own]
-            node[i] = step[own, codes[at, i]] if at >= 0 else CLOSED
+            at, child = column[own], np.int32(CLOSED)
+            if at >= 0:
+                child = step[own, codes[at, i]]
+                count[child] += 1
+            node[i] = child
+
+
+@entry
+def add_leaf_rows(leaf, wide, weight, sums):
+    """Add the rows of leaves to their sums, as `BlockSums.add_leaves`."""
+    for i in range(leaf.size):
+        if leaf[i] >= 0:
+            factor = weight[i] if weight.size else np.int64(1)
+            for p in range(sums.shape[1]):
+                sums[leaf[i], p] += factor * wide[i, p]
+
+
+class PreparedRows(NamedTuple):
+    """`ChunkRows` in the form that `add_rows` takes.
+
+    Attributes
+    ----------
+    place, starts : uint32 (r,), int64 (slots + 1,)
+    counted : int
+        Index of the count among the sums of a bin, 0 if rows are not counted.
+    word : int64 (r,), or (0,) if rows are not added as words
+        gradient * 2**bits + hessian.
+    bits : int
+    part_rows : int
+        Number of rows that are added together; sums of as many words do not overflow.
+    summands : int64 (r, s), or (0, 4) for several classes
+        What each row adds to the sums of a bin.
+    hessian, label : int64 (r,), or (0,) without several classes
+    """
+
+    place: np.ndarray
+    starts: np.ndarray
+    counted: int
+    word: np.ndarray = np.zeros(0, np.int64)
+    bits: int = 0
+    part_rows: int = MOST_ROWS
+    summands: np.ndarray = np.zeros((0, FOUR), np.int64)
+    hessian: np.ndarray = np.zeros(0, np.int64)
+    label: np.ndarray = np.zeros(0, np.int64)
+
+
+def _words_of(summands: np.ndarray, counted: bool) -> dict[str, Any]:
+    """The fields of `PreparedRows` for rows that are added as words; none if numbers are large."""
+    hessian, gradient = summands[:, 0], summands[:, 1]
+    of_hessian = int(hessian.max()).bit_length()
+    of_gradient = int(np.abs(gradient).max()).bit_length()
+    part = (62 - of_gradient - of_hessian) // 2
+    if 1 << max(part, 0) < FEW_ROWS or (counted and not (hessian == 1).all()):
+        return {}
+    part_rows = min(1 << part, MOST_ROWS)
+    bits = of_hessian + part_rows.bit_length() - 1
+    return {"word": (gradient << bits) + hessian, "bits": bits, "part_rows": part_rows}
 
 
 class CompiledBlockSums:
-    """`numpy.block_sums.BlockSums` in compiled code, on several threads."""
+    """`numpy.blocks.sums.BlockSums` in compiled code, on several threads."""
 
-    def __init__(self, n_channels: int, n_threads: int) -> None:
-        self._n_channels, self._n_threads = n_channels, n_threads
+    def __init__(self, n_channels: int, counted: bool, n_threads: int) -> None:
+        self._n_channels, self._counted, self._n_threads = n_channels, counted, n_threads
+        self.cell = 2 + counted if n_channels == 1 else cell_size(n_channels, counted)
+
+    @classmethod
+    def of(cls, task: GrowTask) -> CompiledBlockSums:
+        """The passes for a task."""
+        counted = task.options.min_samples_leaf > 1
+        return cls(task.target.n_channels, counted, task.n_threads)
 
     def choose(
         self, node: np.ndarray, slot: np.ndarray, n_slots: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """The rows of each histogram."""
-        starts, place = np.zeros(n_slots + 1, np.int64), np.empty(len(node), np.uint32)
-        choose_rows(node, slot, starts, place)
-        return place[: starts[-1]], starts
+        starts, place = np.zeros(n_slots + 2, np.int64), np.empty(len(node), np.uint32)
+        of_node = np.append(n_slots, np.where(slot >= 0, slot, n_slots))
+        choose_rows(contiguous(node, np.int32), of_node, starts, place)
+        return place[: starts[-2]], starts[:-1]
+
+    def prepared(self, rows: ChunkRows) -> tuple[int, Reference]:
+        """The number of rows, and the rows as `PreparedRows`."""
+        block, n = rows.block, len(rows.place)
+        counted = 1 + self._n_channels if self._counted else 0
+        of_all: dict[str, Any] = {"place": rows.place, "starts": rows.starts, "counted": counted}
+        if block.gradient is None:
+            of_all["hessian"] = contiguous(block.hessian, np.int64)
+            of_all["label"] = contiguous(block.label, np.int64)  # type: ignore[arg-type]
+            return n, by_reference(PreparedRows(**of_all))
+        summands = np.zeros((n, self.cell), np.int64)
+        summands[:, 0], summands[:, 1 : 1 + self._n_channels] = block.hessian, block.gradient
+        if self._counted:
+            summands[:, 1 + self._n_channels] = 1
+        words = _words_of(summands, self._counted) if self._n_channels == 1 else {}
+        return n, by_reference(PreparedRows(**of_all, summands=summands, **words))
 
     def add(
-        self, codes: np.ndarray, first: int, rows: Sequence[ChunkRows], histogram: np.ndarray
+        self,
+        codes: np.ndarray,
+        first: int,
+        rows: Sequence[tuple[int, Reference]],
+        histogram: np.ndarray,
     ) -> None:
         """Add the rows of all trees to the histograms of a chunk's features."""
-        n_features, n_rows = len(codes), sum(len(own.place) for own in rows)
+        n_features, n_rows = len(codes), sum(n for n, _ in rows)
         n_threads = min(self._n_threads, n_features)
         if n_rows * n_features < MIN_SHARED:
             n_threads = 1
         cuts = [n_features * i // n_threads for i in range(n_threads + 1)]
-        counted = histogram.shape[3] > 1 + self._n_channels
+        shape, sums = np.array([first, *histogram.shape[1:]]), histogram.reshape(-1)
 
         def add_some(features: tuple[int, int]) -> None:
-            for own in rows:
-                block = own.block
-                gradient = _NO_GRADIENT if block.gradient is None else block.gradient
-                label = _NO_LABEL if block.label is None else block.label
-                values = contiguous(gradient, np.int64), contiguous(label, np.int64)
-                given = own.starts, own.place, block.hessian, *values, counted
-                add_rows(codes, np.array(features), *given, histogram, first)
+            partial = np.zeros(TOGETHER * BINS, np.int64)
+            for _, own in rows:
+                add_rows(codes, np.array(features), own, sums, shape, partial)
 
         parts = list(pairwise(cuts))
         if n_threads == 1:
@@ -137,7 +283,13 @@ class CompiledBlockSums:
             list(pool.map(add_some, parts))
 
     def route(
-        self, codes: np.ndarray, column: np.ndarray, step: np.ndarray, node: np.ndarray
+        self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
         """Replace the nodes of rows by their children."""
-        send_rows(codes, column, step, node)
+        send_rows(codes, pending.feature, pending.step, node, count)
+
+    def add_leaves(
+        self, leaf: np.ndarray, wide: np.ndarray, weight: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Add the rows of leaves."""
+        add_leaf_rows(leaf, contiguous(wide, np.int64), weight, sums)

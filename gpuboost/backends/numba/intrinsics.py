@@ -123,16 +123,18 @@ def store_release(typing_context, words, i, number):
 
 @_instruction
 def add_four(typing_context, to, at, summands, row, first):
-    """Add ``summands[row, first:first + 4]``, int32, to ``to[at:at + 4]``, int64."""
+    """Add ``summands[row, first:first + 4]``, integers, to ``to[at:at + 4]``, int64."""
 
     def generate(context, builder, signature, arguments):
-        kinds, four = signature.args, ir.VectorType(ir.IntType(32), 4)
+        kinds = signature.args
+        four = ir.VectorType(ir.IntType(kinds[2].dtype.bitwidth), 4)
         sums = ir.VectorType(ir.IntType(64), 4)
         target = _element(context, builder, kinds[0], *arguments[:2])
         source = _element(context, builder, kinds[2], *arguments[2:])
         target = builder.bitcast(target, sums.as_pointer())
         added = builder.load(builder.bitcast(source, four.as_pointer()), align=4)
-        total = builder.add(builder.load(target, align=8), builder.sext(added, sums))
+        added = added if four == sums else builder.sext(added, sums)
+        total = builder.add(builder.load(target, align=8), added)
         builder.store(total, target, align=8)
         return context.get_dummy_value()
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.host.boosting import HostBooster
+from gpuboost.backends.numba.block_sums import CompiledBlockSums
 from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, grows_by_levels
 from gpuboost.backends.numba.boosting.quantise import rows_of_tree
 from gpuboost.backends.numba.boosting.row_sets import Directions, VisitedRows
@@ -26,13 +27,14 @@ from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.backends.numpy.blocks.level_ops import grow_batches
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.traversal import used_codes
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.targets import TreeRows
-from gpuboost.engine.task import GrownTree
+from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask
 
 _ALL = np.zeros(0, np.uint32)
 
@@ -122,13 +124,21 @@ class NumbaBooster(HostBooster):
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round."""
         if self.task.matrix.is_blocked:
-            return super().grow(number, made, scale)
+            return self._grow_blocks(self.grow_task(number, made, scale), made.inside is None)
         if self._levels is None:
             self._grower = DepthFirstGrower(self.grow_task(number, made, scale), self._grower)
             return [grown for _, grown in self._grower.grow_all()]
         n_trees = self.task.trees_per_round
         trees = range(number * n_trees, (number + 1) * n_trees)
         return self._levels.grow(made, self._means, scale, trees)
+
+    def _grow_blocks(self, task: GrowTask, all_inside: bool) -> list[GrownTree]:
+        """Grow the trees of a round on codes in blocks; keep the leaves of rows if known."""
+        sums, options = CompiledBlockSums.of(task), task.options
+        as_grown = all_inside and options.max_leaf_nodes == NO_LIMIT and not options.prunes
+        trees, leaves = zip(*grow_batches(task, sums, as_grown), strict=True)
+        self._leaf = np.concatenate(leaves) if as_grown else None
+        return [grown for batch in trees for grown in batch]
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
         """The rows of one tree with integer gradients and weights."""
@@ -139,6 +149,8 @@ class NumbaBooster(HostBooster):
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,); ``column`` is as in `HostBooster.leaves`."""
         if isinstance(data, np.ndarray) or data.is_blocked:
+            if column is not None and self._leaf is not None:
+                return self._leaf[column]
             return super().leaves(tree, data, column)
         rows, missing_code = _ALL, data.missing_code
         place = next(i for i, own in enumerate(self._sets) if own.data is data)

@@ -23,10 +23,12 @@ from gpuboost.backends.numpy.blocks.rows import make_roots, rows_by_node, rows_o
 from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
+from gpuboost.backends.numpy.leaf_rows import LeafRowOps
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.backends.numpy.rows import Candidates, RowBlock
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.growth.frontier import Frontier, Splits
+from gpuboost.engine.growth.level_history import tree_nodes
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.policy import may_split
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
@@ -37,10 +39,25 @@ BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `NumpyLevelOps`
 
 
 def grow_blocks(task: GrowTask, sums: BlockSums | None = None) -> Iterator[tuple[int, GrownTree]]:
-    """Grow the trees of a task whose matrix is in blocks; yield (number, tree) in order.
+    """Grow the trees of a task whose matrix is in blocks; yield (number, tree) in order."""
+    grown = (tree for trees, _ in grow_batches(task, sums) for tree in trees)
+    yield from zip(task.trees, grown, strict=True)
+
+
+def grow_batches(
+    task: GrowTask, sums: BlockSums | None = None, with_leaves: bool = False
+) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
+    """Grow the trees of a task whose matrix is in blocks, batch by batch.
 
     As many trees grow together as a quarter of the memory limit holds; each batch reads the codes
     once for each level.
+
+    Yields
+    ------
+    list of GrownTree
+    int32 (trees, n)
+        With leaves, the leaf of each row in each tree, 0 for rows outside the tree; (trees, 0)
+        without.
     """
     blocks = task.matrix.stored
     assert isinstance(blocks, CodeBlocks)
@@ -51,9 +68,10 @@ def grow_blocks(task: GrowTask, sums: BlockSums | None = None) -> Iterator[tuple
         batch = trees[first : first + size]
 
         def begin(batch: Sequence[int] = batch) -> tuple[BlockLevelOps, Any, Any]:
-            return BlockLevelOps.begin(task, batch, sums)
+            return BlockLevelOps.begin(task, batch, sums, with_leaves)
 
-        yield from zip(batch, grow_levels(begin, task).end_batch(), strict=True)
+        ops = grow_levels(begin, task)
+        yield ops.end_batch(), ops.leaves()
 
 
 class BlockLevelOps(NumpyLevelOps):
@@ -73,7 +91,7 @@ class BlockLevelOps(NumpyLevelOps):
     ) -> None:
         super().__init__(task, trees, tree_rows, roots)
         self._passes, self._roots = BlockPasses(task, tree_rows, sums), roots
-        self._inner: NumpyLevelOps | None = None
+        self._inner: LeafRowOps | None = None
         self._depth = 0
         # Histograms of nodes: those of this level's, or in `_before` of the last level's.
         self._built: np.ndarray | None = None
@@ -81,10 +99,17 @@ class BlockLevelOps(NumpyLevelOps):
         self._before: np.ndarray | None = None
         self._parent_slot = np.zeros(0, np.int64)  # of each node's parent in `_before`, -1 for none
         self._level_rows: RowBlock | None = None  # for medians: the rows of this level, by node
+        # The leaf of each row, numbered over all levels, and the tree of each of these nodes.
+        self._leaf, self._tree = np.zeros((len(trees), 0), np.int32), np.zeros(0, np.int32)
+        self._kept: tuple[np.ndarray, np.ndarray] | None = None  # rows in `_inner`, and their nodes
 
     @classmethod
     def begin(
-        cls, task: GrowTask, trees: Sequence[int], sums: BlockSums | None
+        cls,
+        task: GrowTask,
+        trees: Sequence[int],
+        sums: BlockSums | None,
+        with_leaves: bool = False,
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
@@ -105,7 +130,9 @@ class BlockLevelOps(NumpyLevelOps):
                     assert block.label is not None
                     np.add.at(gradient[t], block.label, block.hessian)
         roots = replace(make_roots(task, trees), count=count, hessian=hessian, gradient=gradient)
-        return cls(task, trees, tree_rows, roots, sums), node, roots
+        ops = cls(task, trees, tree_rows, roots, sums)
+        ops._leaf = np.zeros((m, n if with_leaves else 0), np.int32)
+        return ops, node, roots
 
     # ---- the operations of the level loop ------------------------------------------------------
 
@@ -161,6 +188,7 @@ class BlockLevelOps(NumpyLevelOps):
         if self._inner is not None:
             return self._inner.leaf_sums(rows, frontier, candidates, accepted)
         target = self.task.target
+        self._record_leaves(rows, frontier, np.flatnonzero(~accepted))
         if target.by_median:
             assert self._level_rows is not None
             starts = np.cumsum(frontier.count) - frontier.count
@@ -231,6 +259,30 @@ class BlockLevelOps(NumpyLevelOps):
             np.minimum.at(low, node[own], value)
             np.maximum.at(high, node[own], value)
         return np.all(low >= high, axis=1)
+
+    def _record_leaves(self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray) -> None:
+        """Record the leaf of each row that is in a leaf of this level."""
+        number = (len(self._tree) + leaves).astype(np.int32)
+        self._tree = np.append(self._tree, frontier.tree)
+        if not self._leaf.size:
+            return
+        for t, part, leaf in self._passes.rows_of_leaves(node, frontier, leaves):
+            at = np.flatnonzero(leaf >= 0)
+            self._leaf[t, part][at] = number[leaf[at]]
+
+    def leaves(self) -> np.ndarray:
+        """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
+        if not self._leaf.size:
+            return self._leaf
+        tree = self._tree
+        if self._inner is not None and self._kept is not None:
+            used, node = self._kept
+            tree = self._inner._tree
+            for t, own in enumerate(node):
+                at = np.flatnonzero(own >= 0)
+                self._leaf[t, used[at]] = self._inner._node[t, at]
+        _, number_in_tree = tree_nodes(tree, len(self._leaf))[0]
+        return number_in_tree.astype(np.int32).take(self._leaf)
 
     def end_batch(self) -> list[Any]:
         """The trees of the batch."""
@@ -318,7 +370,7 @@ class BlockLevelOps(NumpyLevelOps):
             target = map_rows(target, lambda own: own[used])
         tree_rows = [taken(own, used) for own in self.tree_rows]
         task = replace(self.task, matrix=matrix, target=target)
-        inner = NumpyLevelOps(task, self.trees, tree_rows, self._roots)
-        inner._levels, inner._known = self._levels, self._known
-        self._inner = inner
+        inner = LeafRowOps(task, self.trees, tree_rows, self._roots)
+        inner._levels, inner._known, inner._tree = self._levels, self._known, self._tree
+        self._inner, self._kept = inner, (used, node[:, used])
         return rows_by_node(task, tree_rows, node[:, used], frontier)

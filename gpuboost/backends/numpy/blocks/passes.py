@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,7 @@ class BlockPasses:
         self._task, self._tree_rows, self._blocks = task, tree_rows, task.matrix.stored
         n_channels, is_counted = task.target.n_channels, task.options.min_samples_leaf > 1
         self.planes = 1 + n_channels + is_counted
-        self._sums = NumpyBlockSums(n_channels) if sums is None else sums
+        self._sums = NumpyBlockSums(n_channels, is_counted) if sums is None else sums
         self._pending: Pending | None = None
         self.signs: np.ndarray | None = None
 
@@ -63,12 +63,12 @@ class BlockPasses:
         Only the features of the last level's splits are read if there are no histograms.
         """
         matrix = self._task.matrix
-        histogram = np.zeros((matrix.n_features, n_slots, matrix.width, self.planes), np.int64)
-        of_nodes = histogram.transpose(1, 3, 0, 2)
+        histogram = np.zeros((matrix.n_features, n_slots, matrix.width, self._sums.cell), np.int64)
+        of_nodes = histogram.transpose(1, 3, 0, 2)[:, : self.planes]
         if self._pending is None and not n_slots:
             return of_nodes
         chunks = self._blocks.chunks() if n_slots else map(_without_codes, self._blocks.row_slices)
-        current, of_trees = slice(0, 0), list[ChunkRows]()
+        current, of_trees = slice(0, 0), list[Any]()
         for chunk in chunks:
             if chunk.rows != current:
                 current = chunk.rows
@@ -90,15 +90,13 @@ class BlockPasses:
             codes = np.stack([self._blocks.column(int(f), chunk.rows) for f in used])
             column = np.where(column >= 0, np.searchsorted(used, column), -1)
         for own in node:
-            self._sums.route(codes, column, pending.step, own)
-            counts = np.bincount(own[own >= 0], minlength=len(frontier))
-            np.add(frontier.count, counts, out=frontier.count)
+            self._sums.route(codes, replace(pending, feature=column), own, frontier.count)
 
     def _rows_of(
         self, node: np.ndarray, first: int, slot: np.ndarray | None, n_slots: int
-    ) -> list[ChunkRows]:
+    ) -> list[Any]:
         """The rows of a block that are added to histograms, for each tree that has any."""
-        found = list[ChunkRows]()
+        found = list[Any]()
         if slot is None:
             return found
         for t, own in enumerate(node):
@@ -110,7 +108,7 @@ class BlockPasses:
             if self.signs is not None:
                 signs = self.signs[t, row]
                 block = replace(block, gradient=signs * block.hessian[:, None])
-            found.append(ChunkRows(place, starts, block))
+            found.append(self._sums.prepared(ChunkRows(place, starts, block)))
         return found
 
     def split(self, frontier: Frontier, splits: Splits, parents: np.ndarray) -> None:
@@ -147,20 +145,26 @@ class BlockPasses:
         """Leaf sums of some nodes, for each class if there are any: int64 (m, classes * P)."""
         target, (n_classes, n_planes) = self._task.target, shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
-        place = np.full(len(frontier), -1)
-        place[leaves] = np.arange(len(leaves))
-        for t, row, own in self.open_rows(node):
-            at = place[own]
-            row, at = row[at >= 0], at[at >= 0]
-            rows = self._tree_rows[t]
-            every: Any = target.wide if rows.wide is None else rows.wide
-            wide = every.take(row, axis=0)
+        for t, part, leaf in self.rows_of_leaves(node, frontier, leaves):
+            rows, weight = self._tree_rows[t], np.zeros(0, np.int64)
+            wide: Any = target.wide if rows.wide is None else rows.wide
             if rows.draws:
-                wide = wide * rows.weight[row].astype(np.int64)[:, None]
+                weight = rows.weight[part].astype(np.int64)
             if isinstance(target, ClassTarget):
-                at = at * n_classes + target.classes[row]
-            np.add.at(sums, at, wide)
+                leaf = np.where(leaf >= 0, leaf * n_classes + target.classes[part], -1)
+            self._sums.add_leaves(leaf, wide[part], weight, sums)
         return sums.reshape(len(leaves), n_classes * n_planes)
+
+    def rows_of_leaves(
+        self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray
+    ) -> Iterator[tuple[int, slice, np.ndarray]]:
+        """Yield trees, slices of rows, and the index in ``leaves`` of each row's node, or -1."""
+        place = np.full(len(frontier) + 1, -1)  # the last one is that of closed rows
+        place[leaves] = np.arange(len(leaves))
+        for t, own in enumerate(node if len(leaves) else []):
+            for start in range(0, len(own), ROWS_AT_ONCE):
+                part = slice(start, min(start + ROWS_AT_ONCE, len(own)))
+                yield t, part, place[own[part]]
 
     def codes_of(self, used: np.ndarray) -> np.ndarray:
         """The codes of some ascending rows: uint8 (F, r)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -50,7 +50,15 @@ class Pending:
 
 
 class BlockSums(Protocol):
-    """The passes over rows, which Numba compiles."""
+    """The passes over rows, which Numba compiles.
+
+    Attributes
+    ----------
+    cell : int
+        Number of int64 of a bin in histograms: P, or more.
+    """
+
+    cell: int
 
     def choose(
         self, node: np.ndarray, slot: np.ndarray, n_slots: int
@@ -61,29 +69,41 @@ class BlockSums(Protocol):
         histogram of each node; both are negative where there is none.
         """
 
-    def add(
-        self, codes: np.ndarray, first: int, rows: Sequence[ChunkRows], histogram: np.ndarray
-    ) -> None:
-        """Add the rows of all trees to ``histogram``, int64 (F, slots, width, P).
+    def prepared(self, rows: ChunkRows) -> Any:
+        """The rows as `add` takes them."""
 
-        ``codes`` are those of the features from ``first``. The P planes are those of
-        `groups.dense_histogram`.
+    def add(
+        self, codes: np.ndarray, first: int, rows: Sequence[Any], histogram: np.ndarray
+    ) -> None:
+        """Add the rows of all trees to ``histogram``, int64 (F, slots, width, cell).
+
+        ``codes`` are those of the features from ``first``. The first P sums of a bin are the planes
+        of `groups.dense_histogram`.
         """
 
     def route(
-        self, codes: np.ndarray, column: np.ndarray, step: np.ndarray, node: np.ndarray
+        self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
         """Replace the nodes of rows, int32 (r,), by their children, or by `CLOSED`.
 
-        ``column`` is the row of ``codes`` with the feature of each node's split, -1 without one.
+        The rows of each child are added to ``count``. ``pending.feature`` is an index into
+        ``codes``.
+        """
+
+    def add_leaves(
+        self, leaf: np.ndarray, wide: np.ndarray, weight: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Add ``wide``, int64 (r, P), times ``weight`` if it is not empty, to the rows of ``sums``.
+
+        ``leaf``, int64 (r,), is the row of ``sums``, negative for none.
         """
 
 
 class NumpyBlockSums:
     """`BlockSums` in NumPy."""
 
-    def __init__(self, n_channels: int) -> None:
-        self._n_channels = n_channels
+    def __init__(self, n_channels: int, counted: bool) -> None:
+        self._n_channels, self._counted, self.cell = n_channels, counted, 1 + n_channels + counted
 
     def choose(
         self, node: np.ndarray, slot: np.ndarray, n_slots: int
@@ -95,25 +115,38 @@ class NumpyBlockSums:
         counts = np.bincount(own[place], minlength=n_slots)
         return place.astype(np.uint32), np.append(0, np.cumsum(counts))
 
+    def prepared(self, rows: ChunkRows) -> ChunkRows:
+        """The rows themselves."""
+        return rows
+
     def add(
         self, codes: np.ndarray, first: int, rows: Sequence[ChunkRows], histogram: np.ndarray
     ) -> None:
         """Add rows to histograms, tree by tree and feature by feature."""
-        _, n_slots, width, planes = histogram.shape
-        shape, counted = (n_slots, width, self._n_channels), planes > 1 + self._n_channels
+        _, n_slots, width, _ = histogram.shape
+        shape = n_slots, width, self._n_channels
         for own in rows:
             base = np.repeat(np.arange(n_slots) * width, np.diff(own.starts))
             for feature, column in enumerate(codes, first):
                 key = base + column.take(own.place)
-                found = dense_histogram(own.block, key, shape, counted)
+                found = dense_histogram(own.block, key, shape, self._counted)
                 histogram[feature] += np.moveaxis(found, 0, 2)
 
     def route(
-        self, codes: np.ndarray, column: np.ndarray, step: np.ndarray, node: np.ndarray
+        self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
         """Replace the nodes of rows by their children."""
         at = np.flatnonzero(node >= 0)
         own = node[at]
-        place = column[own]
-        moved = step[own, codes[np.maximum(place, 0), at]]
+        place = pending.feature[own]
+        moved = pending.step[own, codes[np.maximum(place, 0), at]]
         node[at] = np.where(place >= 0, moved, CLOSED)
+        count += np.bincount(moved[place >= 0], minlength=len(count))
+
+    def add_leaves(
+        self, leaf: np.ndarray, wide: np.ndarray, weight: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Add the rows of leaves."""
+        at = np.flatnonzero(leaf >= 0)
+        own = wide[at]
+        np.add.at(sums, leaf[at], own * weight[at, None] if len(weight) else own)
