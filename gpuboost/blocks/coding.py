@@ -56,7 +56,7 @@ def code_columns(
         found.append((schema, binned.mapper))
         return binned
 
-    stored = _code_groups(columns, names, memory_limit, read)
+    stored, n_missing = _code_groups(columns, names, memory_limit, read)
     mappers = [mapper for _, mapper in found]
     whole = BinMapper(
         *(
@@ -71,7 +71,7 @@ def code_columns(
         tuple(codes for own, _ in found for codes in own.codes),
         isinstance(choice, str),
     )
-    return schema, _finished(stored, whole)
+    return schema, _finished(stored, whole, n_missing)
 
 
 def code_columns_as(
@@ -96,7 +96,8 @@ def code_columns_as(
         matrix = check_features(apply_schema(columns.read(group), own), own.names)
         return bin_matrix(matrix, _part_of(mapper, features))
 
-    return _finished(_code_groups(columns, names, memory_limit, read), mapper)
+    stored, n_missing = _code_groups(columns, names, memory_limit, read)
+    return _finished(stored, mapper, n_missing)
 
 
 def _part_of(mapper: BinMapper, features: range) -> BinMapper:
@@ -112,8 +113,12 @@ def _code_groups(
     names: list[str],
     memory_limit: int,
     read: Callable[[int, list[str]], BinnedMatrix],
-) -> SpilledCodes | NDArray[np.uint8]:
-    """Codes of all columns, read in groups; missing values have `_MISSING_CODE`."""
+) -> tuple[SpilledCodes | NDArray[np.uint8], NDArray[np.int64]]:
+    """Codes of all columns, read in groups, and their numbers of missing values.
+
+    Missing values have `_MISSING_CODE`.
+    """
+    n_missing = np.zeros(len(names), np.int64)
     n_features, n_rows = len(names), columns.n_rows
     in_memory = fits_memory(n_features * n_rows, memory_limit)
     stored: Any = (
@@ -124,6 +129,7 @@ def _code_groups(
     size = max(1, min(CODED_COLUMNS, memory_limit // (4 * 24 * n_rows)))
     for first in range(0, n_features, size):
         binned = read(first, names[first : first + size])
+        n_missing[first : first + size] = binned.n_missing
         for feature, codes in enumerate(binned.codes, first):
             if binned.n_missing[feature - first]:
                 codes = np.where(codes == binned.missing_code, np.uint8(_MISSING_CODE), codes)
@@ -131,7 +137,7 @@ def _code_groups(
                 stored[feature] = codes
             else:
                 stored.write(feature, codes)
-    return stored
+    return stored, n_missing
 
 
 def fits_memory(n_codes: int, memory_limit: int) -> bool:
@@ -139,14 +145,16 @@ def fits_memory(n_codes: int, memory_limit: int) -> bool:
     return n_codes <= memory_limit // 2
 
 
-def _finished(stored: SpilledCodes | NDArray[np.uint8], mapper: BinMapper) -> BinnedMatrix:
+def _finished(
+    stored: SpilledCodes | NDArray[np.uint8], mapper: BinMapper, n_missing: NDArray[np.int64]
+) -> BinnedMatrix:
     """The binned matrix, once missing values have the mapper's code."""
     if isinstance(stored, SpilledCodes):
         if mapper.missing_code != _MISSING_CODE:
             stored.replace(_MISSING_CODE, mapper.missing_code)
-        return BinnedMatrix.of_blocks(stored, mapper)
-    stored[stored == _MISSING_CODE] = mapper.missing_code
-    return BinnedMatrix(stored, mapper, np.count_nonzero(stored == mapper.missing_code, axis=1))
+    elif mapper.missing_code != _MISSING_CODE:
+        stored[stored == _MISSING_CODE] = mapper.missing_code
+    return BinnedMatrix(stored, mapper, n_missing)
 
 
 def _mask_of(choice: Any, names: list[str]) -> list[bool] | None:

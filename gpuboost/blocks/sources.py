@@ -1,7 +1,7 @@
 """Sources of tables that need not fit the memory, read column by column.
 
 Files that pyarrow reads are read where they are, only the columns that are asked for. Everything
-else comes as a stream of tables, which is written once to a temporary Arrow file without a name.
+else comes as a stream of tables, which is written once to a temporary Parquet file without a name.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ _FILE_FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".ipc", ".feather"), "ipc"),
 }
+GROUP_BYTES = 16 << 20  # of a row group of the temporary file
+_PLAIN: Any = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 _ALLOWED = (
     "a path, a glob pattern or a folder of Parquet or Arrow files, a list of paths, a dataset of "
     "pyarrow, a lazy frame of polars, a relation of duckdb, an object that exports an Arrow "
@@ -91,7 +94,7 @@ class FileSource(ColumnSource):
 
 
 class StreamSource(ColumnSource):
-    """A stream of tables, written to a temporary Arrow file without a name.
+    """A stream of tables, written to a temporary Parquet file without a name.
 
     Raises
     ------
@@ -101,35 +104,43 @@ class StreamSource(ColumnSource):
 
     def __init__(self, tables: Iterable[Any]) -> None:
         import pyarrow as pa
+        from pyarrow.parquet import ParquetFile, ParquetWriter
 
         self._file: Any = tempfile.TemporaryFile(prefix="gpuboost")  # noqa: SIM115, read later
         weakref.finalize(self, self._file.close)
-        self.n_rows, writer, categorical = 0, None, set[str]()
-        for number, given in enumerate(tables):
-            table, self.has_names = _arrow_table(given, number)
-            categorical |= {f.name for f in table.schema if pa.types.is_dictionary(f.type)}
-            table = _decoded(table)
-            if writer is None:
-                self._schema = table.schema
-                writer = pa.ipc.new_file(pa.PythonFile(self._file, "wb"), self._schema)
-            check_same_columns(self._schema, table.schema, f"batch {number}")
-            writer.write_table(table.select(self._schema.names))
-            self.n_rows += table.num_rows
-        if writer is None or not self.n_rows:
+        self.n_rows, self._categorical = 0, set[str]()
+        with ExitStack() as stack:
+            writer: Any = None
+            waiting: list[Any] = []
+            for number, given in enumerate(tables):
+                table, self.has_names = _arrow_table(given, number)
+                dictionaries = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
+                self._categorical.update(dictionaries)
+                table = _decoded(table)
+                if writer is None:
+                    self._schema = table.schema
+                    to_file = pa.PythonFile(self._file, "wb")
+                    writer = ParquetWriter(to_file, self._schema, **_PLAIN)
+                    stack.callback(writer.close)
+                check_same_columns(self._schema, table.schema, f"batch {number}")
+                waiting.append(table.select(self._schema.names))
+                self.n_rows += table.num_rows
+                if sum(own.nbytes for own in waiting) >= GROUP_BYTES:
+                    writer.write_table(pa.concat_tables(waiting))
+                    waiting = []
+            if self.n_rows and waiting:
+                writer.write_table(pa.concat_tables(waiting))
+        if not self.n_rows:
             raise ValueError("this source has no rows; give at least one table with rows")
-        writer.close()
         self._file.flush()
-        self.names, self._categorical = list(self._schema.names), categorical
+        self._reader = ParquetFile(pa.PythonFile(self._file, "rb"))
+        self.names = list(self._schema.names)
 
     def read(self, names: Sequence[str]) -> Any:
         """Some columns of all rows, as a `pyarrow.Table`; categories are dictionaries."""
         import pyarrow as pa
 
-        places = sorted(self.names.index(name) for name in names)
-        options = pa.ipc.IpcReadOptions(included_fields=places)
-        self._file.seek(0)
-        with pa.ipc.open_file(pa.PythonFile(self._file, "rb"), options=options) as reader:
-            table = reader.read_all()
+        table = self._reader.read(columns=list(names), use_threads=False)
         columns = {
             name: table[name].dictionary_encode() if name in self._categorical else table[name]
             for name in names

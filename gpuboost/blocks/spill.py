@@ -30,7 +30,7 @@ from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 
 SPILLED_ROWS = 1 << 18  # so many that each feature's histograms are loaded into the cache rarely
 SPILLED_BYTES = 64 << 20  # of a block with fewer rows than that
-READ_BYTES = 16 << 20  # of codes that are read at once
+READ_BYTES = 16 << 20  # of codes that are read at once, at most a sixteenth of the memory limit
 
 
 class SpillError(OSError):
@@ -95,12 +95,24 @@ class SpilledCodes(CodeBlocks):
             for block in range(len(self._rows))
             for first, last in self._ranges(block, features)
         ]
+        buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+
+        def read(number: int) -> CodeChunk:
+            block, first, last = parts[number]
+            if block < len(self._kept):
+                return self._chunk(block, first, last)
+            rows, own = self._rows[block], number % 2
+            n_codes = (last - first) * (rows.stop - rows.start)
+            if len(buffers[own]) < n_codes:
+                buffers[own] = np.empty(n_codes, np.uint8)
+            return self._chunk(block, first, last, buffers[own][:n_codes])
+
         with ThreadPoolExecutor(1) as reader:
             coming = None
-            for number, part in enumerate(parts):
-                chunk = self._chunk(*part) if coming is None else coming.result()
+            for number in range(len(parts)):
+                chunk = read(number) if coming is None else coming.result()
                 if number + 1 < len(parts):
-                    coming = reader.submit(self._chunk, *parts[number + 1])
+                    coming = reader.submit(read, number + 1)
                 yield chunk
 
     def column(self, feature: int, rows: slice) -> NDArray[np.uint8]:
@@ -124,19 +136,22 @@ class SpilledCodes(CodeBlocks):
     ) -> Iterator[tuple[int, int]]:
         """First feature, and that after the last, of the chunks of a block."""
         n_rows = self._rows[block].stop - self._rows[block].start
-        size = max(READ_BYTES // n_rows, 1)
+        size = max(min(READ_BYTES, self.memory_limit // 16) // n_rows, 1)
         wanted = np.arange(self.shape[0]) if features is None else np.asarray(features)
         for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1):
             for at in range(0, len(run), size):
                 own = run[at : at + size]
                 yield int(own[0]), int(own[-1]) + 1
 
-    def _chunk(self, block: int, first: int, last: int) -> CodeChunk:
-        """Some features of a block, read and checked."""
+    def _chunk(
+        self, block: int, first: int, last: int, to: NDArray[np.uint8] | None = None
+    ) -> CodeChunk:
+        """Some features of a block, read and checked; ``to`` is a buffer for their codes."""
         rows = self._rows[block]
         if block < len(self._kept):
             return CodeChunk(rows, first, self._kept[block][first:last])
-        codes = np.empty((last - first, rows.stop - rows.start), np.uint8)
+        shape = last - first, rows.stop - rows.start
+        codes = np.empty(shape, np.uint8) if to is None else to.reshape(shape)
         self._get(self._place(block, first), codes)
         for feature, own in enumerate(codes, first):
             if zlib.crc32(own.data) != self._sums[block, feature]:

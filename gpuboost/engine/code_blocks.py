@@ -57,7 +57,8 @@ class CodeBlocks(ABC):
     def chunks(self, features: NDArray[np.integer] | None = None) -> Iterator[CodeChunk]:
         """Yield the codes of all rows, or of some ascending features, chunk by chunk.
 
-        The chunks of a block of rows follow each other, with ascending features.
+        The chunks of a block of rows follow each other, with ascending features. The codes of a
+        chunk are valid until the chunk after the next is taken.
         """
 
     @abstractmethod

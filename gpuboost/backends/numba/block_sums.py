@@ -143,12 +143,12 @@ def add_rows(codes, features, own, sums, shape, partial):
     histograms, bins and sums of a bin. ``partial`` (TOGETHER * BINS,) must be zeros, and is.
     """
     first, n_slots, starts, distance = shape[0], shape[1], own.starts, shape[2] * shape[3]
-    for slot in range(starts.size - 1):
-        for part in range(starts[slot], starts[slot + 1], own.part_rows):
-            rows = part, min(part + own.part_rows, starts[slot + 1])
-            for start in range(features[0], features[1], TOGETHER):
-                some = start, min(start + TOGETHER, features[1])
-                base = ((first + start) * n_slots + slot) * distance, n_slots * distance
+    for start in range(features[0], features[1], TOGETHER):
+        some = start, min(start + TOGETHER, features[1])
+        for slot in range(starts.size - 1):
+            base = ((first + start) * n_slots + slot) * distance, n_slots * distance
+            for part in range(starts[slot], starts[slot + 1], own.part_rows):
+                rows = part, min(part + own.part_rows, starts[slot + 1])
                 _add_part(codes, some, rows, own, sums, base, shape, partial)
 
 

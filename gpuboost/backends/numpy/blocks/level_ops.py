@@ -26,6 +26,7 @@ from gpuboost.backends.numpy.groups import dense_groups
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.backends.numpy.rows import Candidates, RowBlock
+from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_history import tree_nodes
@@ -49,7 +50,7 @@ def grow_batches(
 ) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
     """Grow the trees of a task whose matrix is in blocks, batch by batch.
 
-    As many trees grow together as a quarter of the memory limit holds; each batch reads the codes
+    As many trees grow together as an eighth of the memory limit holds; each batch reads the codes
     once for each level.
 
     Yields
@@ -61,8 +62,8 @@ def grow_batches(
     """
     blocks = task.matrix.stored
     assert isinstance(blocks, CodeBlocks)
-    task = replace(task, memory_budget=max(blocks.memory_limit // 4, 1))
-    size = max(1, task.memory_budget // (BYTES_PER_TREE_ROW * task.matrix.n_samples))
+    task = replace(task, memory_budget=max(blocks.memory_limit // 2, 1))
+    size = max(1, task.memory_budget // (4 * BYTES_PER_TREE_ROW * task.matrix.n_samples))
     trees = list(task.trees)
     for first in range(0, len(trees), size):
         batch = trees[first : first + size]
@@ -176,6 +177,7 @@ class BlockLevelOps(NumpyLevelOps):
             nodes = candidates.nodes[first : first + size]
             self._slot = np.full(len(frontier), -1)
             self._slot[nodes] = np.arange(len(nodes))
+            self._built = None  # its memory is used again
             self._built = self._passes.run(rows, frontier, self._slot, len(nodes))
             self._search_nodes(frontier, replace(candidates, nodes=nodes), splits)
         self._built = None
@@ -338,9 +340,18 @@ class BlockLevelOps(NumpyLevelOps):
         if candidates.n_slots < self.task.matrix.n_features:
             self._search_in_order(None, frontier, candidates, splits)  # type: ignore[arg-type]
             return
-        assert self._built is not None
-        histogram = self._built[self._slot[candidates.nodes]]
-        self._search_histograms(histogram, frontier, candidates, splits)
+        built, slot = self._built, self._slot
+        assert built is not None
+
+        def search(nodes: np.ndarray) -> None:
+            own, at = replace(candidates, nodes=nodes), slot[nodes]
+            if at[-1] - at[0] == len(at) - 1:  # ascending, so no copy is needed
+                at = slice(at[0], at[-1] + 1)
+            self._search_histograms(built[at], frontier, own, splits)
+
+        n_parts = min(self.task.n_threads, len(candidates.nodes))
+        parts = np.array_split(candidates.nodes, n_parts) if n_parts else []
+        parallel(search, parts, n_parts)
 
     def _one_feature(
         self, rows: Any, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
