@@ -44,7 +44,7 @@ CLASS_FITS = {
     "entropy": gb.ExtraTreesClassifier(n_estimators=4, criterion="entropy", min_samples_leaf=2),
     "AdaBoost of classes": gb.AdaBoostClassifier(n_estimators=5),
 }
-SIZES = [1, 1000, 10_000]  # rows of a block
+SIZES = [("numba", 1), ("numba", 100), ("numba", 10_000), ("numpy", 100)]  # rows of a block
 
 
 def make_table(n: int = 500) -> tuple[pa.Table, np.ndarray]:
@@ -74,13 +74,10 @@ def in_blocks(table: pa.Table, monkeypatch: pytest.MonkeyPatch, rows: int) -> Da
     return made
 
 
-@pytest.mark.parametrize("device", ["numpy", "numba"])
-@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize(("device", "rows"), SIZES)
 @pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])
 def test_fits_in_blocks(name: str, rows: int, device: str, monkeypatch: Any) -> None:
     """Rows stay in blocks to the end: no node's rows are gathered."""
-    if rows == 1 and device == "numpy" and name not in ("boosting", "forest"):
-        pytest.skip("one row at a time is slow; the sizes of blocks are tested with Numba")
     monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
     assert_same_fit(name, rows, device, monkeypatch)
 
@@ -95,7 +92,7 @@ def test_gathered_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_same_fit(name: str, rows: int, device: str, monkeypatch: Any) -> None:
-    table, y = make_table(60 if rows == 1 else 500)
+    table, y = make_table(50 if rows == 1 else 400)
     if name in CLASS_FITS:
         y = np.digitize(y, [0.0, 2.0, 3.0])
     model = (FITS | CLASS_FITS)[name].set_params(random_state=0, device=device)
@@ -138,3 +135,10 @@ def test_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = Dataset.from_batches([test], memory_limit=1, reference=first)
     expected = model.predict(Dataset(test, reference=Dataset(train)))
     assert np.array_equal(model.predict(blocks), expected)
+
+
+def test_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, y = make_table(50)
+    blocks = in_blocks(table, monkeypatch, 20)
+    with pytest.raises(ValueError, match=r"device='cuda' was given together with a Dataset whose"):
+        gb.RandomForestRegressor(device="cuda").fit(blocks, y)

@@ -140,10 +140,28 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
             check_same_labels(resumed or estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)
+    if isinstance(table.data, BinnedMatrix) and table.data.is_blocked:
+        device = on_cpu(device)
     backend = choose_backend(device, growth_work(growth))
     matrix = table.bin(weights, backend, execution.n_threads)
     of_fit = plan, backend, execution, before, resumed
     return Prepared(table.schema, matrix, labels, *of_fit)
+
+
+def on_cpu(device: str) -> str:
+    """The device of a fit on codes in blocks, which only CPUs grow trees on.
+
+    Raises
+    ------
+    ValueError
+        A GPU was asked for.
+    """
+    if device.startswith("cuda"):
+        raise ValueError(
+            "device='cuda' was given together with a Dataset whose codes exceed its memory_limit; "
+            "use device='auto', or a memory_limit of at least twice n_samples * n_features bytes"
+        )
+    return "cpu" if device == "auto" else device
 
 
 @contextmanager

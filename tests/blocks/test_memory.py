@@ -1,0 +1,55 @@
+"""Peak memory of a fit on data that exceed the memory limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow.parquet import ParquetWriter
+
+N_ROWS, N_FEATURES = 200_000, 1500  # 300 MB of codes
+PROGRAM = """
+import sys
+import numpy as np
+import pyarrow
+from gpuboost import Dataset, GradientBoostingRegressor
+
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+def fit(source, limit):
+    data = Dataset.from_batches(source, label="y", memory_limit=limit)
+    assert data.binned.is_blocked
+    model = GradientBoostingRegressor(n_estimators=2, max_depth=4, device="numba", n_jobs=2)
+    return model.fit(data, data.y)
+
+small = np.arange(2000.0).reshape(500, 4)
+fit([pyarrow.table({"y": small[:, 0], "x": small[:, 1]})], 1)
+before = peak()
+fit(sys.argv[1], 16_000_000)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
+def test_peak_memory(tmp_path: Path) -> None:
+    """A fit on 300 MB of codes takes at most 100 MB more than the imported process."""
+    rng, writer = np.random.default_rng(0), None
+    for _ in range(4):
+        X = rng.integers(0, 100, (N_FEATURES, N_ROWS // 4), dtype=np.int8)
+        columns = {str(i): column for i, column in enumerate(X)}
+        table = pa.table({**columns, "y": X[0] + 2.0 * X[1]})
+        writer = writer or ParquetWriter(tmp_path / "t.parquet", table.schema, compression="none")
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "t.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 100e6
