@@ -19,7 +19,7 @@ import tempfile
 import threading
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
@@ -85,14 +85,18 @@ class SpilledCodes(CodeBlocks):
                     codes = np.where(codes == old, np.uint8(new), codes)
                     self._write_block(block, feature, codes)
 
-    def chunks(self, features: NDArray[np.integer] | None = None) -> Iterator[CodeChunk]:
-        """Yield the codes of all rows, or of some ascending features, chunk by chunk.
+    def chunks(
+        self,
+        features: NDArray[np.integer] | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> Iterator[CodeChunk]:
+        """Yield the codes chunk by chunk: of all or some ascending features and all or some blocks.
 
         A thread reads the next chunk while the caller uses the last one.
         """
         parts = [
             (block, first, last)
-            for block in range(len(self._rows))
+            for block in (range(len(self._rows)) if blocks is None else blocks)
             for first, last in self._ranges(block, features)
         ]
         buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]

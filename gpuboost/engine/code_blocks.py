@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,12 @@ class CodeBlocks(ABC):
         return self.shape[0] * self.shape[1]
 
     @abstractmethod
-    def chunks(self, features: NDArray[np.integer] | None = None) -> Iterator[CodeChunk]:
-        """Yield the codes of all rows, or of some ascending features, chunk by chunk.
+    def chunks(
+        self,
+        features: NDArray[np.integer] | None = None,
+        blocks: Sequence[int] | None = None,
+    ) -> Iterator[CodeChunk]:
+        """Yield the codes chunk by chunk: of all or some ascending features and all or some blocks.
 
         The chunks of a block of rows follow each other, with ascending features. The codes of a
         chunk are valid until the chunk after the next is taken.

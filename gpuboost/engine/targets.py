@@ -332,7 +332,7 @@ class MedianTarget(_OfOutputs):
 
     def row_channels(self, row: np.ndarray, rows: TreeRows) -> RowChannels:
         """Zeros, because signs depend on the node."""
-        return np.zeros((len(row), self.n_channels), np.int64), None
+        return np.zeros((len(rows.weight[row]), self.n_channels), np.int64), None
 
     def node_values(
         self, sums: np.ndarray, hessian: np.ndarray, rows: TreeRows, criterion: int

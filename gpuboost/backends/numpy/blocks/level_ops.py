@@ -121,9 +121,11 @@ class BlockLevelOps(NumpyLevelOps):
         for t, own in enumerate(tree_rows):
             node[t, own.mask] = t
             for start in range(0, n, ROWS_AT_ONCE):
-                row = start + np.flatnonzero(node[t, start : start + ROWS_AT_ONCE] >= 0)
+                part = slice(start, min(start + ROWS_AT_ONCE, n))
+                inside = node[t, part] >= 0
+                row = part if inside.all() else start + np.flatnonzero(inside)
                 block = rows_of_tree(task, own, row)
-                count[t] += len(row)
+                count[t] += len(block.hessian)
                 hessian[t] += block.hessian.sum()
                 if block.gradient is not None:
                     gradient[t] += block.gradient.sum(axis=0)

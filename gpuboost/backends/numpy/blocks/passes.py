@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from gpuboost.backends.numpy.blocks.sums import (
     NumpyBlockSums,
     Pending,
 )
+from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.frontier import Frontier, Splits
@@ -23,6 +25,7 @@ from gpuboost.engine.growth.tree import goes_left
 from gpuboost.engine.targets import ClassTarget, TreeRows
 from gpuboost.engine.task import MISSING_LEFT, GrowTask
 
+PRIVATE_BYTES = 32 << 20  # of histograms, up to which each thread has its own, and blocks
 ROWS_AT_ONCE = 1 << 18  # whose targets and weights are converted together, without codes
 
 
@@ -62,24 +65,52 @@ class BlockPasses:
 
         Only the features of the last level's splits are read if there are no histograms.
         """
-        matrix = self._task.matrix
-        histogram = np.zeros((matrix.n_features, n_slots, matrix.width, self._sums.cell), np.int64)
-        of_nodes = histogram.transpose(1, 3, 0, 2)[:, : self.planes]
-        if self._pending is None and not n_slots:
-            return of_nodes
-        chunks = self._blocks.chunks() if n_slots else map(_without_codes, self._blocks.row_slices)
+        matrix, n_blocks = self._task.matrix, len(self._blocks.row_slices)
+        shape = matrix.n_features, n_slots, matrix.width, self._sums.cell
+        is_small = 8 * math.prod(shape) * self._task.n_threads <= PRIVATE_BYTES
+        n_parts = min(self._task.n_threads, n_blocks) if is_small else 1
+
+        def run_some(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            histogram, count = np.zeros(shape, np.int64), np.zeros(len(frontier), np.int64)
+            if self._pending is not None or n_slots:
+                n_threads = 1 if n_parts > 1 else self._task.n_threads
+                found = histogram, count
+                self._run_blocks(node, slot, blocks.tolist(), found, n_threads)
+            return histogram, count
+
+        parts = parallel(run_some, np.array_split(np.arange(n_blocks), n_parts), n_parts)
+        self._pending = None
+        histogram = parts[0][0]
+        for own, _ in parts[1:]:
+            histogram += own
+        for _, own in parts:
+            np.add(frontier.count, own, out=frontier.count)
+        return histogram.transpose(1, 3, 0, 2)[:, : self.planes]
+
+    def _run_blocks(
+        self,
+        node: np.ndarray,
+        slot: np.ndarray | None,
+        blocks: Sequence[int],
+        found: tuple[np.ndarray, np.ndarray],
+        n_threads: int,
+    ) -> None:
+        """Do `run` for some blocks; ``found`` are the histograms and the counts of nodes."""
+        (histogram, count), slices = found, self._blocks.row_slices
+        chunks: Iterator[CodeChunk] = (_without_codes(slices[block]) for block in blocks)
+        if histogram.size:
+            chunks = self._blocks.chunks(None, blocks)
         current, of_trees = slice(0, 0), list[Any]()
         for chunk in chunks:
             if chunk.rows != current:
                 current = chunk.rows
-                self._route(node[:, current], frontier, chunk)
+                self._route(node[:, current], count, chunk)
+                n_slots = histogram.shape[1]
                 of_trees = self._rows_of(node[:, current], current.start, slot, n_slots)
             if of_trees:
-                self._sums.add(chunk.codes, chunk.first, of_trees, histogram)
-        self._pending = None
-        return of_nodes
+                self._sums.add(chunk.codes, chunk.first, of_trees, histogram, n_threads)
 
-    def _route(self, node: np.ndarray, frontier: Frontier, chunk: CodeChunk) -> None:
+    def _route(self, node: np.ndarray, count: np.ndarray, chunk: CodeChunk) -> None:
         """Send the rows of a block, with the nodes (trees, r), to the children of their nodes."""
         pending = self._pending
         if pending is None:
@@ -90,7 +121,7 @@ class BlockPasses:
             codes = np.stack([self._blocks.column(int(f), chunk.rows) for f in used])
             column = np.where(column >= 0, np.searchsorted(used, column), -1)
         for own in node:
-            self._sums.route(codes, replace(pending, feature=column), own, frontier.count)
+            self._sums.route(codes, replace(pending, feature=column), own, count)
 
     def _rows_of(
         self, node: np.ndarray, first: int, slot: np.ndarray | None, n_slots: int
@@ -103,7 +134,9 @@ class BlockPasses:
             place, starts = self._sums.choose(own, slot, n_slots)
             if not len(place):
                 continue
-            row = first + place.astype(np.int64)
+            row: Any = slice(first, first + len(own))
+            if len(place) < len(own) or n_slots > 1:
+                row = first + place.astype(np.int64)
             block = rows_of_tree(self._task, self._tree_rows[t], row)
             if self.signs is not None:
                 signs = self.signs[t, row]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,8 @@ def make_roots(task: GrowTask, trees: Sequence[int]) -> Frontier:
     )
 
 
-def rows_of_tree(task: GrowTask, rows: TreeRows, row: np.ndarray) -> RowBlock:
-    """Some rows of a tree."""
+def rows_of_tree(task: GrowTask, rows: TreeRows, row: Any) -> RowBlock:
+    """Some rows of a tree, given by indices or a slice (then ``RowBlock.row`` is that)."""
     hessian = rows.weight[row].astype(np.int64)
     return RowBlock(row, hessian, *task.target.row_channels(row, rows))
 

@@ -73,7 +73,12 @@ class BlockSums(Protocol):
         """The rows as `add` takes them."""
 
     def add(
-        self, codes: np.ndarray, first: int, rows: Sequence[Any], histogram: np.ndarray
+        self,
+        codes: np.ndarray,
+        first: int,
+        rows: Sequence[Any],
+        histogram: np.ndarray,
+        n_threads: int,
     ) -> None:
         """Add the rows of all trees to ``histogram``, int64 (F, slots, width, cell).
 
@@ -120,7 +125,12 @@ class NumpyBlockSums:
         return rows
 
     def add(
-        self, codes: np.ndarray, first: int, rows: Sequence[ChunkRows], histogram: np.ndarray
+        self,
+        codes: np.ndarray,
+        first: int,
+        rows: Sequence[ChunkRows],
+        histogram: np.ndarray,
+        n_threads: int,
     ) -> None:
         """Add rows to histograms, tree by tree and feature by feature."""
         _, n_slots, width, _ = histogram.shape

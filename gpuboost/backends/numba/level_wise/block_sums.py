@@ -220,15 +220,15 @@ def _words_of(summands: np.ndarray, counted: bool) -> dict[str, Any]:
 class CompiledBlockSums:
     """`numpy.blocks.sums.BlockSums` in compiled code, on several threads."""
 
-    def __init__(self, n_channels: int, counted: bool, n_threads: int) -> None:
-        self._n_channels, self._counted, self._n_threads = n_channels, counted, n_threads
+    def __init__(self, n_channels: int, counted: bool) -> None:
+        self._n_channels, self._counted = n_channels, counted
         self.cell = 2 + counted if n_channels == 1 else cell_size(n_channels, counted)
 
     @classmethod
     def of(cls, task: GrowTask) -> CompiledBlockSums:
         """The passes for a task."""
         counted = task.options.min_samples_leaf > 1
-        return cls(task.target.n_channels, counted, task.n_threads)
+        return cls(task.target.n_channels, counted)
 
     def choose(
         self, node: np.ndarray, slot: np.ndarray, n_slots: int
@@ -261,10 +261,11 @@ class CompiledBlockSums:
         first: int,
         rows: Sequence[tuple[int, Reference]],
         histogram: np.ndarray,
+        n_threads: int,
     ) -> None:
         """Add the rows of all trees to the histograms of a chunk's features."""
         n_features, n_rows = len(codes), sum(n for n, _ in rows)
-        n_threads = min(self._n_threads, n_features)
+        n_threads = min(n_threads, n_features)
         if n_rows * n_features < MIN_SHARED:
             n_threads = 1
         cuts = [n_features * i // n_threads for i in range(n_threads + 1)]
