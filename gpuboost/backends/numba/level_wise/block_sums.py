@@ -31,7 +31,7 @@ from gpuboost.backends.numpy.blocks.sums import CLOSED, ChunkRows, Pending
 from gpuboost.engine.task import GrowTask
 
 TOGETHER = 8  # features whose sums are added in one pass over the rows
-MOST_ROWS = 1 << 12  # added together, whose codes and words stay in the L2 cache
+MAX_PART_ROWS = 1 << 12  # added together, whose codes and words stay in the L2 cache
 # With fewer rows, adding words to partial sums and these to the histogram takes longer than adding
 # each row to the histogram.
 FEW_ROWS = 150
@@ -198,7 +198,7 @@ class PreparedRows(NamedTuple):
     counted: int
     word: np.ndarray = np.zeros(0, np.int64)
     bits: int = 0
-    part_rows: int = MOST_ROWS
+    part_rows: int = MAX_PART_ROWS
     summands: np.ndarray = np.zeros((0, FOUR), np.int64)
     hessian: np.ndarray = np.zeros(0, np.int64)
     label: np.ndarray = np.zeros(0, np.int64)
@@ -212,7 +212,7 @@ def _words_of(summands: np.ndarray, counted: bool) -> dict[str, Any]:
     part = (62 - of_gradient - of_hessian) // 2
     if 1 << max(part, 0) < FEW_ROWS or (counted and not (hessian == 1).all()):
         return {}
-    part_rows = min(1 << part, MOST_ROWS)
+    part_rows = min(1 << part, MAX_PART_ROWS)
     bits = of_hessian + part_rows.bit_length() - 1
     return {"word": (gradient << bits) + hessian, "bits": bits, "part_rows": part_rows}
 
