@@ -23,7 +23,7 @@ _FILE_FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".ipc", ".feather"), "ipc"),
 }
-GROUP_BYTES = 16 << 20  # of a row group of the temporary file
+ROW_GROUP_BYTES = 16 << 20  # of a row group of the temporary file
 _PLAIN: Any = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 _ALLOWED = (
     "a path, a glob pattern or a folder of Parquet or Arrow files, a list of paths, a dataset of "
@@ -125,7 +125,7 @@ class StreamSource(ColumnSource):
                 check_same_columns(self._schema, table.schema, f"batch {number}")
                 waiting.append(table.select(self._schema.names))
                 self.n_rows += table.num_rows
-                if sum(own.nbytes for own in waiting) >= GROUP_BYTES:
+                if sum(own.nbytes for own in waiting) >= ROW_GROUP_BYTES:
                     writer.write_table(pa.concat_tables(waiting))
                     waiting = []
             if self.n_rows and waiting:
