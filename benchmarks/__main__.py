@@ -8,7 +8,17 @@ import sys
 from benchmarks.gpu import run as gpu
 from benchmarks.quality import boosting_quality, parity, quality
 from benchmarks.report import report
-from benchmarks.speed import choice, explain, first_use, growth, imports, memory, service, speed
+from benchmarks.speed import (
+    blocks,
+    choice,
+    explain,
+    first_use,
+    growth,
+    imports,
+    memory,
+    service,
+    speed,
+)
 from benchmarks.stages import stages
 
 COMMANDS = {
@@ -23,6 +33,7 @@ COMMANDS = {
     "choice": choice,
     "service": service,
     "explain": explain,
+    "blocks": blocks,
     "stages": stages,
     "gpu": gpu,
     "table": report,

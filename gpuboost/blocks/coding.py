@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpuboost.blocks.sources import ColumnSource
 from gpuboost.blocks.spill import SpilledCodes
-from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
+from gpuboost.data.frames import FeatureSchema, apply_schema, categorical_mask, fit_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 
@@ -45,7 +45,10 @@ def code_columns(
     memory_limit : int
         Bytes; codes that exceed half of them are in blocks.
     """
-    chosen, (max_bins, weights) = _mask_of(choice, names), rule
+    (max_bins, weights), chosen = rule, None
+    known = np.array(names, dtype=object) if columns.has_names else None
+    if choice is not None and not (isinstance(choice, str) and choice == "from_dtype"):
+        chosen = categorical_mask(choice, known, len(names)).tolist()
     found: list[tuple[FeatureSchema, BinMapper]] = []
 
     def read(first: int, group: list[str]) -> BinnedMatrix:
@@ -65,10 +68,12 @@ def code_columns(
         )
     )
     schema = FeatureSchema(
-        np.array(names, dtype=object) if columns.has_names else None,
+        known,
         len(names),
         whole.is_categorical,
-        tuple(codes for own, _ in found for codes in own.codes),
+        tuple(
+            codes if columns.has_names or codes else None for own, _ in found for codes in own.codes
+        ),
         isinstance(choice, str),
     )
     return schema, _finished(stored, whole, n_missing)
@@ -76,13 +81,13 @@ def code_columns(
 
 def code_columns_as(
     columns: ColumnSource,
+    names: list[str],
     schema: FeatureSchema,
     mapper: BinMapper,
     bin_matrix: BinAs,
     memory_limit: int,
 ) -> BinnedMatrix:
     """Bin the columns of a source with known categories and bins."""
-    names = columns.names if schema.names is None else schema.names.tolist()
 
     def read(first: int, group: list[str]) -> BinnedMatrix:
         features = range(first, first + len(group))
@@ -155,18 +160,3 @@ def _finished(
     elif mapper.missing_code != _MISSING_CODE:
         stored[stored == _MISSING_CODE] = mapper.missing_code
     return BinnedMatrix(stored, mapper, n_missing)
-
-
-def _mask_of(choice: Any, names: list[str]) -> list[bool] | None:
-    """Mask of the categorical features; None if the choice is by type, or there are none."""
-    if choice is None or isinstance(choice, str):
-        return None
-    chosen = np.asarray(choice)
-    if chosen.dtype == bool:
-        return chosen.tolist()
-    if chosen.dtype.kind in "iu":
-        return np.isin(np.arange(len(names)), chosen % len(names)).tolist()
-    unknown = sorted(set(chosen.tolist()) - set(names))
-    if unknown:
-        raise ValueError(f"categorical_features has names that X does not have: {unknown[:5]}")
-    return np.isin(names, chosen).tolist()

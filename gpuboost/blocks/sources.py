@@ -71,20 +71,28 @@ class FileSource(ColumnSource):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.names = dataset, list(dataset.schema.names)
+        first: Any = None  # without the columns that names of folders have
         for fragment in dataset.get_fragments():
-            check_same_columns(dataset.schema, fragment.physical_schema, f"file {fragment.path}")
-        self._paths = [Path(path) for path in getattr(dataset, "files", [])]
+            first = fragment.physical_schema if first is None else first
+            check_same_columns(first, fragment.physical_schema, f"file {fragment.path}")
+        self._paths = [Path(path) for path in dataset.files]
         self._found = self._state()
         self.n_rows = dataset.count_rows()
 
     def read(self, names: Sequence[str]) -> Any:
         """Some columns of all rows, as a `pyarrow.Table`."""
-        table = self._dataset.to_table(columns=list(names))
-        if self._state() != self._found or table.num_rows != self.n_rows:
+        failure: Exception | None = None
+        try:
+            table = self._dataset.to_table(columns=list(names))
+        except Exception as error:
+            failure = error
+        if self._state() != self._found or (failure is None and table.num_rows != self.n_rows):
             raise SourceChangedError(
                 "the files of this source changed while they were read; copy them, or wait until "
                 "nothing writes to them, and make the Dataset again"
-            )
+            ) from failure
+        if failure is not None:
+            raise failure
         return table
 
     def _state(self) -> list[tuple[int, int]]:
@@ -108,12 +116,13 @@ class StreamSource(ColumnSource):
 
         self._file: Any = tempfile.TemporaryFile(prefix="gpuboost")  # noqa: SIM115, read later
         weakref.finalize(self, self._file.close)
-        self.n_rows, self._categorical = 0, set[str]()
+        self.n_rows, self._categorical, n_waiting = 0, set[str](), 0
         with ExitStack() as stack:
             writer: Any = None
             waiting: list[Any] = []
             for number, given in enumerate(tables):
-                table, self.has_names = _arrow_table(given, number)
+                table, has_names = _arrow_table(given, number)
+                self.has_names = has_names if writer is None else self.has_names and has_names
                 dictionaries = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
                 self._categorical.update(dictionaries)
                 table = _decoded(table)
@@ -124,10 +133,10 @@ class StreamSource(ColumnSource):
                     stack.callback(writer.close)
                 check_same_columns(self._schema, table.schema, f"batch {number}")
                 waiting.append(table.select(self._schema.names))
-                self.n_rows += table.num_rows
-                if sum(own.nbytes for own in waiting) >= ROW_GROUP_BYTES:
+                self.n_rows, n_waiting = self.n_rows + table.num_rows, n_waiting + table.nbytes
+                if n_waiting >= ROW_GROUP_BYTES:
                     writer.write_table(pa.concat_tables(waiting))
-                    waiting = []
+                    waiting, n_waiting = [], 0
             if self.n_rows and waiting:
                 writer.write_table(pa.concat_tables(waiting))
         if not self.n_rows:
@@ -162,8 +171,10 @@ def open_source(source: Any) -> ColumnSource:
     """
     import pyarrow.dataset as ds
 
-    if isinstance(source, ds.Dataset):
+    if isinstance(source, ds.FileSystemDataset) and not _is_filtered(source):
         return FileSource(source)
+    if isinstance(source, ds.Dataset):
+        return StreamSource(source.to_batches())
     if isinstance(source, (str, os.PathLike)):
         return FileSource(_dataset_of([os.fspath(source)]))
     if isinstance(source, Sequence) and source and isinstance(source[0], (str, os.PathLike)):
@@ -191,7 +202,16 @@ def _dataset_of(paths: list[str]) -> Any:
         raise ValueError(
             f"files must all end in {sorted(_FILE_FORMATS)}, and be of one format, got {found[:3]}"
         )
-    return ds.dataset(found, format=kinds.pop())
+    return ds.dataset(found, format=kinds.pop(), partitioning="hive")
+
+
+def _is_filtered(dataset: Any) -> bool:
+    """Whether a dataset of pyarrow has a filter; its fragments are then those of all rows."""
+    try:
+        dataset.get_fragments()
+    except ValueError:
+        return True
+    return False
 
 
 def _tables_of(source: Any) -> Iterator[Any]:
@@ -201,6 +221,8 @@ def _tables_of(source: Any) -> Iterator[Any]:
     if nw.dependencies.is_polars_lazyframe(source):
         has_batches = hasattr(source, "collect_batches")
         return iter(source.collect_batches() if has_batches else [source.collect()])
+    if nw.dependencies.is_into_dataframe(source):
+        return iter([source])
     if hasattr(source, "__arrow_c_stream__"):
         return iter(pa.RecordBatchReader.from_stream(source))
     if hasattr(source, "fetch_record_batch"):  # a relation of duckdb
@@ -221,6 +243,9 @@ def _arrow_table(given: Any, number: int) -> tuple[Any, bool]:
     if isinstance(given, np.ndarray) and given.ndim == 2:
         arrays = [np.ascontiguousarray(column) for column in given.T]
         return pa.table({str(i): column for i, column in enumerate(arrays)}), False
+    if nw.dependencies.is_pandas_dataframe(given):
+        has_names = all(isinstance(name, str) for name in given.columns)
+        return pa.Table.from_pandas(given, preserve_index=False), has_names
     if nw.dependencies.is_into_dataframe(given):
         return nw.from_native(given, eager_only=True).to_arrow(), True
     if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):

@@ -21,6 +21,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -63,6 +64,16 @@ class SpilledCodes(CodeBlocks):
         if spilled:
             self._file = _temporary_file(spilled)
             weakref.finalize(self, self._file.close)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Dataset whose codes are in a temporary file cannot be pickled or sent to other "
+            "processes; use n_jobs=1 or threads (joblib.parallel_config('threading')), or make it "
+            "with a larger memory_limit"
+        )
+
+    def __deepcopy__(self, memo: Any) -> SpilledCodes:
+        return self  # codes never change once the Dataset is made
 
     def write(self, feature: int, codes: NDArray[np.uint8]) -> None:
         """Store the codes of a feature, (n_samples,)."""
@@ -199,15 +210,15 @@ class SpilledCodes(CodeBlocks):
                 done += n_read
 
 
-class _disk_errors:
+@contextmanager
+def _disk_errors() -> Iterator[None]:
     """Context in which errors of the disk say what to do."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, OSError) and not isinstance(error, SpillError):
-            raise _advised(error) from error
+    try:
+        yield
+    except SpillError:
+        raise
+    except OSError as error:
+        raise _advised(error) from error
 
 
 def _advised(error: OSError) -> SpillError:

@@ -107,7 +107,8 @@ def fit_schema(X: Any, categorical_features: Any = "from_dtype") -> tuple[Featur
         invalid.
     """
     table = read_table(X)
-    is_categorical = _resolve_categorical(categorical_features, table)
+    of_table = table.names, table.n_features, table.category_types
+    is_categorical = categorical_mask(categorical_features, *of_table)
     known: list[dict[Any, int] | None] = [None] * table.n_features
 
     def learn(feature: int) -> np.ndarray:
@@ -204,9 +205,14 @@ def _assemble(
 # ---- categories ---------------------------------------------------------------------------------
 
 
-def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
-    """Mask of the categorical features, of shape (n_features,)."""
-    mask = np.zeros(table.n_features, dtype=bool)
+def categorical_mask(
+    choice: Any, names: Names | None, n_features: int, category_types: Any = False
+) -> NDArray[np.bool_]:
+    """Mask of the categorical features, of shape (n_features,).
+
+    ``choice`` is as in `fit_schema`, and ``category_types`` the mask that "from_dtype" means.
+    """
+    mask = np.zeros(n_features, dtype=bool)
     if choice is None:
         return mask
     if isinstance(choice, str):
@@ -215,7 +221,7 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
                 f"categorical_features must be 'from_dtype', None, or a mask, indices or names of "
                 f"features, got {choice!r}; to choose one feature by name, pass [{choice!r}]"
             )
-        mask[:] = table.category_types
+        mask[:] = category_types
         return mask
     chosen = np.atleast_1d(np.asarray(choice))
     if chosen.size == 0:
@@ -227,18 +233,18 @@ def _resolve_categorical(choice: Any, table: Table) -> NDArray[np.bool_]:
                 f"is {mask.shape} here, got {chosen.shape}"
             )
         return chosen
-    mask[_feature_places(chosen.ravel(), table)] = True
+    mask[_feature_places(chosen.ravel(), names, n_features)] = True
     return mask
 
 
-def _feature_places(chosen: np.ndarray, table: Table) -> Any:
+def _feature_places(chosen: np.ndarray, names: Names | None, n_features: int) -> Any:
     """Indices of the features given by name or index."""
     if chosen.dtype.kind in "iu":
-        outside = chosen[(chosen < 0) | (chosen >= table.n_features)]
+        outside = chosen[(chosen < 0) | (chosen >= n_features)]
         if outside.size:
             raise ValueError(
                 "categorical_features set as integer indices must be in [0, n_features - 1], which "
-                f"is [0, {table.n_features - 1}] here, got {outside.tolist()}"
+                f"is [0, {n_features - 1}] here, got {outside.tolist()}"
             )
         return chosen
     if not all(isinstance(name, str) for name in chosen.tolist()):
@@ -246,19 +252,19 @@ def _feature_places(chosen: np.ndarray, table: Table) -> Any:
             "categorical_features must be 'from_dtype', None, or a mask, indices or names of "
             f"features, got {chosen.tolist()!r:.80}"
         )
-    if table.names is None:
+    if names is None:
         raise ValueError(
             "categorical_features should be passed as an array of integers or as a boolean mask "
             "when the model is fitted on data without feature names. Got names, "
             f"{chosen.tolist()!r:.80}: pass a data frame that has them, or indices"
         )
-    places = {name: place for place, name in enumerate(table.names)}
+    places = {name: place for place, name in enumerate(names)}
     unknown = sorted(set(chosen.tolist()) - set(places))
     if unknown:
         raise ValueError(
             f"categorical_features has an item value {unknown[0]!r} which is not a valid feature "
             "name of the training data. Choose from its features, "
-            f"{table.names.tolist()!r:.200}"
+            f"{names.tolist()!r:.200}"
         )
     return [places[name] for name in chosen.tolist()]
 

@@ -308,7 +308,10 @@ class BinnedMatrix:
             The codes are in blocks.
         """
         if isinstance(self.stored, CodeBlocks):
-            raise TypeError("codes in blocks cannot be one array; read them by `chunks`")
+            raise TypeError(
+                "codes that exceed the memory_limit of their Dataset are not one array, which is "
+                "needed here; make the Dataset with a larger memory_limit, or use device='cpu'"
+            )
         return self.stored.dense() if isinstance(self.stored, SparseCodes) else self.stored
 
     @property

@@ -62,12 +62,18 @@ class CodeBlocks(ABC):
         """Yield the codes chunk by chunk: of all or some ascending features and all or some blocks.
 
         The chunks of a block of rows follow each other, with ascending features. The codes of a
-        chunk are valid until the chunk after the next is taken.
+        chunk are valid until the next chunk is taken.
         """
 
     @abstractmethod
     def column(self, feature: int, rows: slice) -> NDArray[np.uint8]:
         """Codes of a feature for the ``rows`` of a block."""
+
+    def update_hash(self, sha: Any) -> None:
+        """Feed the codes to a `hashlib` object, feature by feature, as those of an array."""
+        for feature in range(self.shape[0]):
+            for rows in self.row_slices:
+                sha.update(np.ascontiguousarray(self.column(feature, rows)).data)
 
     def of_rows(
         self, rows: NDArray[np.integer], features: NDArray[np.integer]

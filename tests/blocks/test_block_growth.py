@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +14,11 @@ from sklearn.base import clone
 
 import gpuboost as gb
 from gpuboost import Dataset
+from gpuboost.backends.numba.level_wise import block_sums
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
+from gpuboost.backends.numpy.blocks import passes
 from gpuboost.blocks import coding, spill
+from gpuboost.callbacks import Checkpoint, TimeBudget
 
 FITS = {
     "boosting": gb.GradientBoostingRegressor(n_estimators=4, max_depth=4),
@@ -37,6 +42,8 @@ FITS = {
     "AdaBoost": gb.AdaBoostRegressor(n_estimators=5),
     "bagging": gb.BaggingRegressor(n_estimators=4, max_features=0.5),
 }
+# Gradients change from node to node, or trees are stumps, so nothing is subtracted.
+WITHOUT_PAIRS = ("medians", "AdaBoost of classes")
 CLASS_FITS = {
     "boosting of classes": gb.GradientBoostingClassifier(n_estimators=3),
     "hist": gb.HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=4),
@@ -44,7 +51,15 @@ CLASS_FITS = {
     "entropy": gb.ExtraTreesClassifier(n_estimators=4, criterion="entropy", min_samples_leaf=2),
     "AdaBoost of classes": gb.AdaBoostClassifier(n_estimators=5),
 }
-SIZES = [("numba", 1), ("numba", 100), ("numba", 10_000), ("numpy", 100)]  # rows of a block
+# Rows of a block, and bytes of the memory limit: with few bytes, nodes are searched in slices and
+# trees grow one by one; with many, siblings are subtracted and all trees grow together.
+SIZES = [
+    ("numba", 1, 1000),
+    ("numba", 100, 10**8),
+    ("numba", 10_000, 1000),
+    ("numpy", 100, 1000),
+    ("numpy", 150, 10**8),
+]
 
 
 def make_table(n: int = 500) -> tuple[pa.Table, np.ndarray]:
@@ -59,8 +74,10 @@ def make_table(n: int = 500) -> tuple[pa.Table, np.ndarray]:
     return pa.table(columns), y
 
 
-def in_blocks(table: pa.Table, monkeypatch: pytest.MonkeyPatch, rows: int) -> Dataset:
-    """The table in blocks of ``rows`` rows, from two batches; a quarter of the rows fits."""
+def in_blocks(
+    table: pa.Table, monkeypatch: pytest.MonkeyPatch, rows: int, limit: int = 1000
+) -> Dataset:
+    """The table in blocks of ``rows`` rows, from two batches."""
     monkeypatch.setattr(spill, "SPILLED_ROWS", rows)
     monkeypatch.setattr(spill, "SPILLED_BYTES", rows * table.num_columns)
     monkeypatch.setattr(spill, "READ_BYTES", 2 * min(rows, table.num_rows))
@@ -69,17 +86,35 @@ def in_blocks(table: pa.Table, monkeypatch: pytest.MonkeyPatch, rows: int) -> Da
     def batches() -> Iterator[pa.Table]:
         yield from (table.slice(0, 123), table.slice(123))
 
-    made = Dataset.from_batches(batches, memory_limit=table.num_rows * table.num_columns // 2)
+    made = Dataset.from_batches(batches, memory_limit=limit)
     assert made.binned.is_blocked
     return made
 
 
-@pytest.mark.parametrize(("device", "rows"), SIZES)
+@pytest.mark.parametrize(("device", "rows", "limit"), SIZES)
 @pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])
-def test_fits_in_blocks(name: str, rows: int, device: str, monkeypatch: Any) -> None:
-    """Rows stay in blocks to the end: no node's rows are gathered."""
+def test_fits_in_blocks(
+    name: str, rows: int, limit: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows stay in blocks to the end; words are added in several parts, threads share features."""
     monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
-    assert_same_fit(name, rows, device, monkeypatch)
+    monkeypatch.setattr(block_sums, "MAX_PART_ROWS", 32)
+    monkeypatch.setattr(block_sums, "FEW_ROWS", 5)
+    monkeypatch.setattr(block_sums, "MIN_SHARED", 1)
+    monkeypatch.setattr(passes, "PRIVATE_BYTES", 0 if rows == 100 else 1 << 25)
+    taken = dict.fromkeys(("_build_level", "_pairs"), 0)
+    for step in taken:
+        original = getattr(block_ops.BlockLevelOps, step)
+
+        def counted(ops: Any, *given: Any, step: str = step, original: Any = original) -> Any:
+            found = original(ops, *given)
+            taken[step] += 1 if step == "_build_level" else len(found[0])
+            return found
+
+        monkeypatch.setattr(block_ops.BlockLevelOps, step, counted)
+    assert_same_fit(name, rows, device, monkeypatch, limit)
+    assert bool(taken["_build_level"]) == (limit > 1000)
+    assert bool(taken["_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
 
 
 @pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])
@@ -91,12 +126,12 @@ def test_gathered_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same_fit(name, 100, "numpy", monkeypatch)
 
 
-def assert_same_fit(name: str, rows: int, device: str, monkeypatch: Any) -> None:
-    table, y = make_table(50 if rows == 1 else 400)
+def assert_same_fit(name: str, rows: int, device: str, monkeypatch: Any, limit: int = 1000) -> None:
+    table, y = make_table(40 if rows == 1 else 250)
     if name in CLASS_FITS:
         y = np.digitize(y, [0.0, 2.0, 3.0])
     model = (FITS | CLASS_FITS)[name].set_params(random_state=0, device=device)
-    whole, blocks = Dataset(table), in_blocks(table, monkeypatch, rows)
+    whole, blocks = Dataset(table), in_blocks(table, monkeypatch, rows, limit)
     expected, found = clone(model).fit(whole, y), model.fit(blocks, y)
     assert found.fingerprint() == expected.fingerprint()
     assert np.array_equal(found.predict(blocks), expected.predict(whole))
@@ -142,3 +177,53 @@ def test_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = in_blocks(table, monkeypatch, 20)
     with pytest.raises(ValueError, match=r"device='cuda' was given together with a Dataset whose"):
         gb.RandomForestRegressor(device="cuda").fit(blocks, y)
+
+
+def test_weights_and_several_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, y = make_table(300)
+    several, weights = np.stack([y, y**2, -y], axis=1), np.abs(y) * (y > -1)
+    model = gb.GradientBoostingRegressor(n_estimators=3, random_state=0, device="numba")
+    whole, blocks = Dataset(table), in_blocks(table, monkeypatch, 70, 10**8)
+    for targets in (y, several):
+        expected = clone(model).fit(whole, targets, weights).fingerprint()
+        assert model.fit(blocks, targets, weights).fingerprint() == expected
+
+
+def test_a_callback_ends_a_forest_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees are grown a few at a time if callbacks watch them."""
+    table, y = make_table(100)
+    grown: list[int] = []
+    original = block_ops.BlockLevelOps.end_batch
+
+    def end_batch(ops: Any) -> Any:
+        grown.append(len(ops.trees))
+        return original(ops)
+
+    monkeypatch.setattr(block_ops.BlockLevelOps, "end_batch", end_batch)
+    forest = gb.RandomForestRegressor(
+        n_estimators=50, max_depth=3, callbacks=[TimeBudget(1e-9)], device="numba"
+    )
+    forest.fit(in_blocks(table, monkeypatch, 40, 10**8), y)
+    assert sum(grown) < 20
+
+
+@pytest.mark.parametrize("is_forest", [False, True])
+def test_checkpoints(is_forest: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fit in memory is resumed in blocks."""
+    table, y = make_table(100)
+    whole, blocks = Dataset(table), in_blocks(table, monkeypatch, 40)
+    kind = gb.RandomForestRegressor if is_forest else gb.GradientBoostingRegressor
+    path = tmp_path / "run.gpuboost"
+    model = kind(n_estimators=3, max_depth=3, random_state=0, device="numpy")
+    model.set_params(callbacks=[Checkpoint(path)]).fit(whole, y)
+    resumed = kind(n_estimators=6, max_depth=3, random_state=0, device="numpy")
+    resumed.set_params(callbacks=[Checkpoint(path)]).fit(blocks, y)
+    expected = kind(n_estimators=6, max_depth=3, random_state=0, device="numpy").fit(whole, y)
+    assert resumed.fingerprint() == expected.fingerprint()
+
+
+def test_a_dataset_in_blocks_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = in_blocks(make_table(50)[0], monkeypatch, 20)
+    with pytest.raises(TypeError, match="cannot be pickled or sent to other processes; use n_jobs"):
+        pickle.dumps(blocks)
+    assert copy.deepcopy(blocks).binned.stored is blocks.binned.stored

@@ -40,6 +40,13 @@ def paths(table: pa.Table, folder: Path) -> list[Path]:
     return [folder / "a.parquet", folder / "b" / "c.parquet"]
 
 
+def shuffled(table: pa.Table) -> pd.DataFrame:
+    """A frame whose index is not a range."""
+    frame = table.to_pandas()
+    frame.index = pd.Index(np.random.default_rng(0).permutation(len(frame)), name="key")
+    return frame
+
+
 SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
     "folder": parquet_folder,
     "pattern": lambda table, folder: f"{parquet_folder(table, folder)}/**/*.parquet",
@@ -51,6 +58,10 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
     "polars": lambda table, folder: pl.from_arrow(table),
     "lazy frame": lambda table, folder: pl.scan_parquet(paths(table, folder)),
     "frames of pandas": lambda table, folder: [table[:77].to_pandas(), table[77:].to_pandas()],
+    "shuffled frame of pandas": lambda table, folder: shuffled(table),
+    "shuffled frames of pandas": lambda table, folder: [shuffled(table)[:9], shuffled(table)[9:]],
+    "dataset in memory": lambda table, folder: ds.dataset(table),
+    "small batches": lambda table, folder: table.to_batches(max_chunksize=3),
     "function": lambda table, folder: lambda: iter([pl.from_arrow(table[:9]), table[9:]]),
     "generator": lambda table, folder: (batch for batch in table.to_batches(max_chunksize=111)),
 }
@@ -77,7 +88,7 @@ def test_duckdb() -> None:
 
 
 def test_arrays() -> None:
-    """ColumnSource of arrays have no names."""
+    """Columns of arrays have no names."""
     X = np.random.default_rng(1).standard_normal((90, 3)).astype(np.float32)
     found = Dataset.from_batches([X[:40], X[40:]], categorical_features=None)
     assert not hasattr(found, "feature_names_in_")
@@ -152,3 +163,61 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
 def test_unknown_label() -> None:
     with pytest.raises(ValueError, match=r"label='c' is no column of the source, which has \['a'"):
         Dataset.from_batches([A], label="c")
+
+
+def test_columns_in_the_names_of_folders(tmp_path: Path) -> None:
+    table = pa.table({"a": np.arange(6.0), "year": [1, 1, 2, 2, 2, 3]})
+    ds.write_dataset(table, tmp_path, format="parquet", partitioning=["year"])
+    for path in tmp_path.iterdir():
+        path.rename(tmp_path / f"year={path.name}")
+    found = Dataset.from_batches(tmp_path, label="a")
+    assert found.feature_names_in_.tolist() == ["year"]
+    assert found.y.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_filtered_dataset() -> None:
+    found = Dataset.from_batches(ds.dataset(A).filter(ds.field("a") > 1.5))
+    assert found.shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ([7], r"must be in \[0, n_features - 1\]"),
+        ([-1], r"must be in \[0, n_features - 1\]"),
+        ([True] * 5, r"must have shape \(n_features,\)"),
+        (["c"], "not a valid feature name"),
+        ("c", "must be 'from_dtype', None"),
+    ],
+)
+def test_wrong_categorical_features(choice: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Dataset.from_batches([A], categorical_features=choice)
+    with pytest.raises(ValueError, match=message):
+        Dataset(A, categorical_features=choice)
+
+
+def test_reference_of_arrays() -> None:
+    X = np.random.default_rng(1).standard_normal((50, 3))
+    X[:, 1] = np.nan
+    train = Dataset.from_batches([X], label="2")
+    test = Dataset.from_batches([X[:9], X[9:]], label="2", reference=train)
+    assert np.array_equal(test.binned.codes, train.binned.codes)
+    assert np.array_equal(test.y, X[:, 2])
+    assert train.schema.codes == Dataset(X[:, :2]).schema.codes
+
+
+def test_no_rows_and_no_features(tmp_path: Path) -> None:
+    pq.write_table(A.slice(0, 0), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="this source has 0 rows and 2 features"):
+        Dataset.from_batches(tmp_path)
+    with pytest.raises(ValueError, match="2 rows and 0 features besides label and weight"):
+        Dataset.from_batches([A], label="a", weight="b")
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    pq.write_table(A, tmp_path / "1.parquet")
+    columns = open_source(tmp_path / "1.parquet")
+    (tmp_path / "1.parquet").unlink()
+    with pytest.raises(SourceChangedError, match="changed while they were read"):
+        columns.read(["a"])

@@ -332,7 +332,9 @@ class BoostingFit:
         """SHA-256 of the data of the fit and of the evaluation sets."""
         arrays = [self.setup.plan.weights, self.setup.offsets]
         for rows in self.setup.evaluated:
-            data = rows.data.codes if isinstance(rows.data, BinnedMatrix) else rows.data
+            data: Any = rows.data
+            if isinstance(data, BinnedMatrix):
+                data = data.stored if data.is_blocked else data.codes
             arrays += [data, rows.y, rows.weights, rows.raw]
         return data_digest(self.setup.prepared, *arrays)
 

@@ -20,6 +20,7 @@ from gpuboost.data.advice import warn_user
 from gpuboost.data.parameters import boolean
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.bins import SparseCodes
+from gpuboost.engine.code_blocks import CodeBlocks
 
 Step = TypeVar("Step")
 
@@ -192,6 +193,10 @@ def data_digest(prepared: Any, *arrays: Any) -> str:
     for array in (*own, prepared.labels.rows, *arrays):
         if array is None:
             sha.update(b"none")
+            continue
+        if isinstance(array, CodeBlocks):
+            sha.update(f"|u1 {array.shape}".encode())
+            array.update_hash(sha)
             continue
         host = np.ascontiguousarray(copy_to_host(array))
         sha.update(f"{host.dtype.str} {host.shape}".encode())

@@ -44,8 +44,13 @@ class BatchReader:
         limit = memory_bytes() // 2 if memory_limit is None else memory_limit
         self._limit = integer_between("memory_limit", limit, 1, 2**62)
         self._columns, self._n_threads = columns, n_threads
-        self.y, self.weights = self._apart("label", label), self._apart("weight", weight)
         self._names = [name for name in columns.names if name not in (label, weight)]
+        if not columns.n_rows or not self._names:
+            raise ValueError(
+                f"this source has {columns.n_rows} rows and {len(self._names)} features besides "
+                "label and weight; give at least one row and one feature"
+            )
+        self.y, self.weights = self._apart("label", label), self._apart("weight", weight)
 
     def _apart(self, parameter: str, name: str | None) -> np.ndarray | None:
         """A column that is no feature."""
@@ -76,4 +81,5 @@ class BatchReader:
         def bin_matrix(matrix: Any, of_group: BinMapper) -> BinnedMatrix:
             return numpy_backend().bin(matrix, of_group, self._n_threads)
 
-        return code_columns_as(self._columns, schema, mapper, bin_matrix, self._limit)
+        given = self._names, schema, mapper, bin_matrix, self._limit
+        return code_columns_as(self._columns, *given)

@@ -57,8 +57,9 @@ def grows_by_levels(task: BoostTask) -> bool:
     Level-wise growth requires a maximum depth above 0, no random thresholds, the same
     limits for all trees of a round (so with several trees, neither min_weight_fraction_leaf nor
     min_impurity_decrease), enough candidate features per node, enough memory and a dense matrix;
-    best-first, it also requires enough rows. With several channels, it requires enough
-    rows for its levels. All other trees are grown depth-first, each by one
+    best-first, it also requires enough rows. With several channels and without
+    max_leaf_nodes, nodes of the deepest searched level must have a mean of at least
+    `grower.CHANNELS_MEAN` rows. All other trees are grown depth-first, each by one
     thread. In level-wise growth of deep trees, the subtrees of small nodes are also grown
     depth-first, and all threads share them (`level_wise.subtrees`).
 

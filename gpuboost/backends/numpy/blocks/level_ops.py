@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from gpuboost.backends.numpy.batches import WATCHED_TREES
 from gpuboost.backends.numpy.blocks.passes import ROWS_AT_ONCE, BlockPasses
 from gpuboost.backends.numpy.blocks.rows import make_roots, rows_by_node, rows_of_tree, taken
 from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums
@@ -64,6 +65,7 @@ def grow_batches(
     assert isinstance(blocks, CodeBlocks)
     task = replace(task, memory_budget=max(blocks.memory_limit // 2, 1))
     size = max(1, task.memory_budget // (4 * BYTES_PER_TREE_ROW * task.matrix.n_samples))
+    size = min(size, WATCHED_TREES) if task.is_watched else size
     trees = list(task.trees)
     for first in range(0, len(trees), size):
         batch = trees[first : first + size]
@@ -73,6 +75,7 @@ def grow_batches(
 
         ops = grow_levels(begin, task)
         yield ops.end_batch(), ops.leaves()
+        del ops  # before the next batch takes memory
 
 
 class BlockLevelOps(NumpyLevelOps):
