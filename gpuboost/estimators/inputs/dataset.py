@@ -153,8 +153,9 @@ class Dataset:
         categorical_features, max_bins, n_jobs
             As in `Dataset`.
         memory_limit : int, optional
-            Bytes for codes and for growing trees, besides about 24 bytes for each row, and the
-            values of a column while it is binned. None means half of the machine's memory.
+            Bytes for codes and for growing trees, besides what each row takes (about 90 bytes in
+            boosting) and the values of a column while it is binned. None means half of the
+            machine's memory.
         reference : Dataset, optional
             Dataset whose features and bins are used, for test data; `categorical_features` and
             `max_bins` must keep their defaults.
