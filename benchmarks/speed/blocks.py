@@ -158,7 +158,7 @@ def _xgboost(
             self._batches, self._start = case.batches(), 0
 
     data = xgboost.ExtMemQuantileDMatrix(Batches(), max_bin=255, nthread=n_jobs)
-    options = {"max_depth": DEPTH, "eta": 0.1, "lambda": 0.0, "nthread": n_jobs}
+    options = {"max_depth": DEPTH, "eta": 0.1, "lambda": 0.0, "max_bin": 255, "nthread": n_jobs}
 
     def fit() -> Any:
         return xgboost.train({**options, "tree_method": "hist"}, data, case.trees)

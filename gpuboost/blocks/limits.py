@@ -15,7 +15,7 @@ def memory_bytes() -> int:
     if hasattr(os, "sysconf"):
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if _CGROUP.is_file():
-        text = _CGROUP.read_text().strip()
+        text = _CGROUP.read_text(encoding="ascii").strip()
         if text.isdigit():
             found = min(found, int(text))
     return found

@@ -59,6 +59,7 @@ def test_a_dataset_documents_its_errors_and_properties():
     section = text.split("\nAttributes\n----------\n")[1].split("\n\n")[0]
     told = re.findall(r"\w+", " ".join(re.findall(r"^(\w.*) :", section, re.MULTILINE)))
     known = [*vars(gpuboost.Dataset), *vars(gpuboost.Dataset([[1.0], [2.0]]))]
+    known.remove("from_batches")  # a class method, with a docstring of its own
     assert set(told) == {name for name in known if not name.startswith("_")}
 
 
