@@ -53,6 +53,7 @@ GUARDED = {
     ("gpuboost.interchange.logarithm", "import ctypes.util"): "to find the C library",
     ("gpuboost.cli.bench.worker", "/proc/"): "OSError elsewhere; then no memory is shown",
     ("gpuboost.blocks.limits", "os.sysconf"): "only with hasattr(os, 'sysconf')",
+    ("gpuboost.blocks.limits", "/sys/"): "only if the file exists; then the container has a limit",
     ("gpuboost.blocks.spill", "os.preadv"): "only with hasattr(os, 'preadv')",
     ("gpuboost.io.container", "os.O_RDONLY"): "0 on every system",
     ("gpuboost.io.container", "open without encoding"): "os.open of a folder, to sync it",

@@ -60,13 +60,7 @@ def code_columns(
         return binned
 
     stored, n_missing = _code_groups(columns, names, memory_limit, read)
-    mappers = [mapper for _, mapper in found]
-    whole = BinMapper(
-        *(
-            np.concatenate([getattr(own, field) for own in mappers])
-            for field in ("n_bins", "lowest", "highest", "is_categorical")
-        )
-    )
+    whole = _joined([mapper for _, mapper in found])
     schema = FeatureSchema(
         known,
         len(names),
@@ -77,6 +71,12 @@ def code_columns(
         isinstance(choice, str),
     )
     return schema, _finished(stored, whole, n_missing)
+
+
+def _joined(mappers: list[BinMapper]) -> BinMapper:
+    """The bins of the features of all mappers."""
+    names = "n_bins", "lowest", "highest", "is_categorical"
+    return BinMapper(*(np.concatenate([getattr(own, name) for own in mappers]) for name in names))
 
 
 def code_columns_as(

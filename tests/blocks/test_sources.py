@@ -81,9 +81,9 @@ def test_sources(name: str, tmp_path: Path) -> None:
 
 def test_duckdb() -> None:
     duckdb = pytest.importorskip("duckdb")
-    table, _ = make_table()
-    relation = duckdb.sql("select * from table")
-    found, whole = Dataset.from_batches(relation), Dataset(table)
+    given, _ = make_table()
+    relation = duckdb.from_arrow(given)
+    found, whole = Dataset.from_batches(relation), Dataset(given)
     assert np.array_equal(found.binned.codes, whole.binned.codes)
 
 

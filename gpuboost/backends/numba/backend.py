@@ -16,6 +16,7 @@ from gpuboost.backends.numba.level_wise.block_sums import CompiledBlockSums
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numpy.blocks.level_ops import grow_blocks
 from gpuboost.backends.protocol import Booster
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.task import GrownTree, GrowTask
@@ -61,7 +62,7 @@ class NumbaBackend(HostBackend):
         Trees grow depth-first, each on one thread; if the codes are in blocks, all grow together,
         level by level.
         """
-        if task.matrix.is_blocked:
+        if isinstance(task.matrix.stored, CodeBlocks):
             yield from grow_blocks(task, CompiledBlockSums.of(task))
             return
         yield from DepthFirstGrower(task).grow_all()

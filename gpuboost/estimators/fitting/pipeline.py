@@ -24,6 +24,7 @@ from gpuboost.backends.select import choose_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.validation import check_flush_to_zero, check_target_given
 from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.estimators.fitting.callbacks import FitCallbacks
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
@@ -140,7 +141,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
             check_same_labels(resumed or estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)
-    if isinstance(table.data, BinnedMatrix) and table.data.is_blocked:
+    if isinstance(table.data, BinnedMatrix) and isinstance(table.data.stored, CodeBlocks):
         device = on_cpu(device)
     backend = choose_backend(device, growth_work(growth))
     matrix = table.bin(weights, backend, execution.n_threads)
