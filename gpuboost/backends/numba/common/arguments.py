@@ -9,6 +9,7 @@ import numpy as np
 from gpuboost.backends.numba.common.records import SLOTS, SPLIT, Limits, Matrix, Rows, Scratch
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.policy import smallest_hessian
 from gpuboost.engine.targets import Target, TreeRows
@@ -32,7 +33,9 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
     ``by_row`` is whether the entries of a sparse matrix are needed row by row, too.
     """
     mapper, stored = binned.mapper, binned.stored
-    if not (isinstance(stored, SparseCodes) and as_stored and binned.grows_sparse):
+    if isinstance(stored, CodeBlocks) or (
+        isinstance(stored, SparseCodes) and not (as_stored and binned.grows_sparse)
+    ):
         stored = binned.codes
     entries = _NO_ENTRIES
     if isinstance(stored, SparseCodes):
