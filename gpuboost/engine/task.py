@@ -127,6 +127,11 @@ class TreeOptions(DepthLimits):
         """Whether finished trees are pruned (`growth.pruning`)."""
         return self.ccp_alpha > 0.0 or self.min_decrease > 0.0
 
+    @property
+    def drops_nodes(self) -> bool:
+        """Whether grown nodes may be dropped at the end: by max_leaf_nodes, or by pruning."""
+        return self.max_leaf_nodes != NO_LIMIT or self.prunes
+
     def for_growing(self) -> TreeOptions:
         """Options for growing; they differ for trees of medians.
 

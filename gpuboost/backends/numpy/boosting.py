@@ -18,7 +18,7 @@ from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.tree import Tree
-from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class NumpyBooster(HostBooster):
@@ -44,9 +44,8 @@ class NumpyBooster(HostBooster):
         Leaves of training rows are known from growth if the round had all rows and the tree is not
         pruned afterwards (by ``max_leaf_nodes`` or ``ccp_alpha``).
         """
-        options, all_inside = self.task.options, self._drawn[1] is None
-        as_grown = options.max_leaf_nodes == NO_LIMIT and not options.prunes
-        if column is not None and all_inside and as_grown:
+        all_inside = self._drawn[1] is None
+        if column is not None and all_inside and not self.task.options.drops_nodes:
             return self._leaves[column]
         return super().leaves(tree, data, column)
 

@@ -76,11 +76,26 @@ class Candidates:
     n_slots: int
 
 
-def tree_block(target: Target, rows: TreeRows) -> RowBlock:
-    """The rows of one tree, in the order of the matrix."""
-    row = np.flatnonzero(rows.mask)
+def block_of(target: Target, rows: TreeRows, row: Any) -> RowBlock:
+    """Some rows of a tree, given by indices or a slice (then ``RowBlock.row`` is that)."""
     hessian = rows.weight[row].astype(np.int64)
     return RowBlock(row, hessian, *target.row_channels(row, rows))
+
+
+def joined_blocks(blocks: Sequence[RowBlock]) -> RowBlock:
+    """The rows of several blocks, one block after the other."""
+    columns = zip(*(vars(block).values() for block in blocks), strict=True)
+    return RowBlock(*map(_concatenate, columns))
+
+
+def make_roots(task: GrowTask, trees: Sequence[int], **sums: Any) -> Frontier:
+    """The root node of each tree; ``sums`` are the fields of `Frontier` that depend on rows."""
+    return Frontier(
+        tree=np.arange(len(trees), dtype=np.int32),
+        key=np.array([root_key(task.seed, tree) for tree in trees], dtype=np.uint64),
+        **sums,
+        **FrontierConstraints(task).of_roots(len(trees)),
+    )
 
 
 def segment_sums(column: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
@@ -139,19 +154,16 @@ class RowOps:
     def start(cls, task: GrowTask, trees: Sequence[int]) -> tuple[Self, RowBlock, Frontier]:
         """Create the level operations, the rows and the root nodes of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
-        blocks = [tree_block(task.target, rows) for rows in tree_rows]
+        blocks = [block_of(task.target, rows, np.flatnonzero(rows.mask)) for rows in tree_rows]
         count = np.array([len(block.row) for block in blocks], dtype=np.int64)
-        columns = zip(*(vars(block).values() for block in blocks), strict=True)
-        joined = RowBlock(*map(_concatenate, columns))
-        start, m = np.cumsum(count) - count, len(trees)
-        roots = Frontier(
-            tree=np.arange(m, dtype=np.int32),
-            key=np.array([root_key(task.seed, tree) for tree in trees], dtype=np.uint64),
+        joined, start = joined_blocks(blocks), np.cumsum(count) - count
+        roots = make_roots(
+            task,
+            trees,
             start=start,
             count=count,
             hessian=segment_sums(joined.hessian, start, count),
             gradient=gradient_sums(joined, start, count, task.target.n_channels),
-            **FrontierConstraints(task).of_roots(m),
         )
         return cls(task, trees, tree_rows, roots), joined, roots
 

@@ -34,7 +34,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.traversal import used_codes
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.targets import TreeRows
-from gpuboost.engine.task import NO_LIMIT, GrownTree, GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask
 
 _ALL = np.zeros(0, np.uint32)
 
@@ -134,8 +134,7 @@ class NumbaBooster(HostBooster):
 
     def _grow_blocks(self, task: GrowTask, all_inside: bool) -> list[GrownTree]:
         """Grow the trees of a round on codes in blocks; keep the leaves of rows if known."""
-        sums, options = CompiledBlockSums.of(task), task.options
-        as_grown = all_inside and options.max_leaf_nodes == NO_LIMIT and not options.prunes
+        sums, as_grown = CompiledBlockSums.of(task), all_inside and not task.options.drops_nodes
         trees, leaves = zip(*grow_batches(task, sums, as_grown), strict=True)
         self._leaf = np.concatenate(leaves) if as_grown else None
         return [grown for batch in trees for grown in batch]

@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.compiling import worker_threads
+from gpuboost.backends.numba.common.packed_words import (
+    choose_gradient_packing,
+    count_of,
+    gradient_of,
+    hessian_of,
+    pack,
+)
 from gpuboost.backends.numba.compiler import entry, helper
 from gpuboost.backends.numba.intrinsics import add_four
 from gpuboost.backends.numba.level_wise.channels import FOUR, cell_size
@@ -28,6 +34,7 @@ from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numpy.blocks.sums import CLOSED, ChunkRows, Pending
+from gpuboost.data.binning import parallel
 from gpuboost.engine.task import GrowTask
 
 TOGETHER = 8  # features whose sums are added in one pass over the rows
@@ -70,20 +77,20 @@ def _add_words(codes, features, rows, place, word, partial):
 
 
 @helper
-def _flush(partial, n_features, bits, ones, sums, base, width, size):
-    """Add partial sums of words to the histograms, and zero them; ``base`` as in `_add_summands`.
+def _flush(partial, n_features, packing, sums, base, width, size):
+    """Add partial sums of words to the histograms, and zero them.
 
-    If all hessians are ones and rows are counted (``ones``), they are the count, too.
+    ``base`` is as in `_add_summands`.
     """
-    mask, at, first = (np.int64(1) << bits) - 1, np.uint64(base[0]), np.uint64(0)
+    at, first = np.uint64(base[0]), np.uint64(0)
     for _ in range(n_features):
         for code in range(np.uint64(width)):
             own, cell = partial[first + code], at + code * np.uint64(size)
             partial[first + code] = 0
-            sums[cell] += own & mask
-            sums[cell + np.uint64(1)] += own >> bits
-            if ones:
-                sums[cell + np.uint64(2)] += own & mask
+            sums[cell] += hessian_of(own, packing)
+            sums[cell + np.uint64(1)] += gradient_of(own, packing)
+            if packing.count_mask > 0:
+                sums[cell + np.uint64(2)] += count_of(own, packing)
         at += np.uint64(base[1])
         first += np.uint64(BINS)
 
@@ -129,8 +136,7 @@ def _add_part(codes, some, rows, own, sums, base, shape, partial):
         _add_classes(codes, some, rows, own.place, *given)
     elif (own.word.size > 0) & (rows[1] - rows[0] >= FEW_ROWS):
         _add_words(codes, some, rows, own.place, own.word, partial)
-        ones = own.counted > 0
-        _flush(partial, some[1] - some[0], own.bits, ones, sums, base, width, size)
+        _flush(partial, some[1] - some[0], own.packing, sums, base, width, size)
     else:
         _add_summands(codes, some, rows, own.place, own.summands, sums, base, size)
 
@@ -184,8 +190,7 @@ class PreparedRows(NamedTuple):
     counted : int
         Index of the count among the sums of a bin, 0 if rows are not counted.
     word : int64 (r,), or (0,) if rows are not added as words
-        gradient * 2**bits + hessian.
-    bits : int
+    packing : reference to Packing
     part_rows : int
         Number of rows that are added together; sums of as many words do not overflow.
     summands : int64 (r, s), or (0, 4) for several classes
@@ -197,7 +202,7 @@ class PreparedRows(NamedTuple):
     starts: np.ndarray
     counted: int
     word: np.ndarray = np.zeros(0, np.int64)
-    bits: int = 0
+    packing: Reference = by_reference(choose_gradient_packing(1, 1, False))
     part_rows: int = MAX_PART_ROWS
     summands: np.ndarray = np.zeros((0, FOUR), np.int64)
     hessian: np.ndarray = np.zeros(0, np.int64)
@@ -207,14 +212,16 @@ class PreparedRows(NamedTuple):
 def _words_of(summands: np.ndarray, counted: bool) -> dict[str, Any]:
     """The fields of `PreparedRows` for rows that are added as words; none if numbers are large."""
     hessian, gradient = summands[:, 0], summands[:, 1]
-    of_hessian = int(hessian.max()).bit_length()
-    of_gradient = int(np.abs(gradient).max()).bit_length()
-    part = (62 - of_gradient - of_hessian) // 2
-    if 1 << max(part, 0) < FEW_ROWS or (counted and not (hessian == 1).all()):
+    try:
+        bounds = int(np.abs(gradient).max()), int(hessian.max())
+        packing = choose_gradient_packing(*bounds, counted)
+    except ValueError:
         return {}
-    part_rows = min(1 << part, MAX_PART_ROWS)
-    bits = of_hessian + part_rows.bit_length() - 1
-    return {"word": (gradient << bits) + hessian, "bits": bits, "part_rows": part_rows}
+    if packing.block < FEW_ROWS:
+        return {}
+    word = pack.py_func(gradient, hessian, packing)
+    part_rows = min(packing.block, MAX_PART_ROWS)
+    return {"word": word, "packing": by_reference(packing), "part_rows": part_rows}
 
 
 class CompiledBlockSums:
@@ -276,12 +283,7 @@ class CompiledBlockSums:
             for _, own in rows:
                 add_rows(codes, np.array(features), own, sums, shape, partial)
 
-        parts = list(pairwise(cuts))
-        if n_threads == 1:
-            add_some(parts[0])
-            return
-        with worker_threads(n_threads) as pool:
-            list(pool.map(add_some, parts))
+        parallel(add_some, pairwise(cuts), n_threads)
 
     def route(
         self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray

@@ -20,24 +20,22 @@ import numpy as np
 
 from gpuboost.backends.numpy.batches import WATCHED_TREES
 from gpuboost.backends.numpy.blocks.passes import ROWS_AT_ONCE, BlockPasses
-from gpuboost.backends.numpy.blocks.rows import make_roots, rows_by_node, rows_of_tree, taken
+from gpuboost.backends.numpy.blocks.rows import rows_by_node, taken, with_starts
 from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
-from gpuboost.backends.numpy.level_ops import NumpyLevelOps
-from gpuboost.backends.numpy.rows import Candidates, RowBlock
+from gpuboost.backends.numpy.rows import Candidates, RowBlock, block_of, make_roots
 from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.growth.frontier import Frontier, Splits
-from gpuboost.engine.growth.level_history import tree_nodes
 from gpuboost.engine.growth.level_loop import grow_levels
 from gpuboost.engine.growth.policy import may_split
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
 from gpuboost.engine.task import GrownTree, GrowTask
 
 BYTES_PER_TREE_ROW = 12  # of a row in a tree: its node and weight
-BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `NumpyLevelOps` grows
+BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `LeafRowOps` grows
 
 
 def grow_blocks(task: GrowTask, sums: BlockSums | None = None) -> Iterator[tuple[int, GrownTree]]:
@@ -74,15 +72,15 @@ def grow_batches(
             return BlockLevelOps.begin(task, batch, sums, with_leaves)
 
         ops = grow_levels(begin, task)
-        yield ops.end_batch(), ops.leaves()
+        yield ops.end_batch(), ops.leaves() if with_leaves else np.zeros((len(batch), 0), np.int32)
         del ops  # before the next batch takes memory
 
 
-class BlockLevelOps(NumpyLevelOps):
+class BlockLevelOps(LeafRowOps):
     """Level operations over a matrix in blocks, until the codes of all open rows fit the memory.
 
-    Then these rows are gathered, and `NumpyLevelOps` grows the nodes to their leaves. The ``rows``
-    of the level loop are the nodes of all rows, int32 (trees, n), or the gathered `RowBlock`.
+    Then these rows are loaded, and `LeafRowOps` grows the nodes to their leaves. The ``rows`` of
+    the level loop are the nodes of all rows, int32 (trees, n), or the loaded `RowBlock`.
     """
 
     def __init__(
@@ -103,9 +101,9 @@ class BlockLevelOps(NumpyLevelOps):
         self._before: np.ndarray | None = None
         self._parent_slot = np.zeros(0, np.int64)  # of each node's parent in `_before`, -1 for none
         self._level_rows: RowBlock | None = None  # for medians: the rows of this level, by node
-        # The leaf of each row, numbered over all levels, and the tree of each of these nodes.
-        self._leaf, self._tree = np.zeros((len(trees), 0), np.int32), np.zeros(0, np.int32)
-        self._kept: tuple[np.ndarray, np.ndarray] | None = None  # rows in `_inner`, and their nodes
+        self._with_leaves = True  # whether the leaf of each row is recorded
+        self._used = np.zeros(0, np.int64)  # rows of `_inner`, and whether they were open
+        self._was_open = np.zeros((len(trees), 0), bool)
 
     @classmethod
     def begin(
@@ -113,7 +111,7 @@ class BlockLevelOps(NumpyLevelOps):
         task: GrowTask,
         trees: Sequence[int],
         sums: BlockSums | None,
-        with_leaves: bool = False,
+        with_leaves: bool,
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
@@ -127,7 +125,7 @@ class BlockLevelOps(NumpyLevelOps):
                 part = slice(start, min(start + ROWS_AT_ONCE, n))
                 inside = node[t, part] >= 0
                 row = part if inside.all() else start + np.flatnonzero(inside)
-                block = rows_of_tree(task, own, row)
+                block = block_of(task.target, own, row)
                 count[t] += len(block.hessian)
                 hessian[t] += block.hessian.sum()
                 if block.gradient is not None:
@@ -135,9 +133,10 @@ class BlockLevelOps(NumpyLevelOps):
                 else:
                     assert block.label is not None
                     np.add.at(gradient[t], block.label, block.hessian)
-        roots = replace(make_roots(task, trees), count=count, hessian=hessian, gradient=gradient)
+        of_rows = {"start": count, "count": count, "hessian": hessian, "gradient": gradient}
+        roots = make_roots(task, trees, **of_rows)
         ops = cls(task, trees, tree_rows, roots, sums)
-        ops._leaf = np.zeros((m, n if with_leaves else 0), np.int32)
+        ops._with_leaves = with_leaves
         return ops, node, roots
 
     # ---- the operations of the level loop ------------------------------------------------------
@@ -198,8 +197,7 @@ class BlockLevelOps(NumpyLevelOps):
         self._record_leaves(rows, frontier, np.flatnonzero(~accepted))
         if target.by_median:
             assert self._level_rows is not None
-            starts = np.cumsum(frontier.count) - frontier.count
-            return self._median_sums(self._level_rows, replace(frontier, start=starts))
+            return self._median_sums(self._level_rows, with_starts(frontier))
         wide = target.wide if self.tree_rows[0].wide is None else self.tree_rows[0].wide
         leaves = np.flatnonzero(~accepted)
         if isinstance(target, ClassTarget) and wide is None:
@@ -225,7 +223,7 @@ class BlockLevelOps(NumpyLevelOps):
     ) -> tuple[Any, Frontier]:
         """Record the level and create the children, whose rows the next pass finds.
 
-        If the codes of all open rows fit the memory, the rows are gathered now.
+        If the codes of all open rows fit the memory, the rows are loaded now.
         """
         given: dict[str, Any] = {"splits": splits, "accepted": accepted, "sums": sums}
         if self._inner is not None:
@@ -254,8 +252,7 @@ class BlockLevelOps(NumpyLevelOps):
             return super().is_pure(rows, frontier)
         if target.by_median:
             assert self._level_rows is not None
-            starts = np.cumsum(frontier.count) - frontier.count
-            return super().is_pure(self._level_rows, replace(frontier, start=starts))
+            return super().is_pure(self._level_rows, with_starts(frontier))
         assert isinstance(target, ValueTarget)
         largest = np.iinfo(target.values.dtype).max
         low = np.full((len(frontier), target.n_channels), largest, target.values.dtype)
@@ -271,25 +268,21 @@ class BlockLevelOps(NumpyLevelOps):
         """Record the leaf of each row that is in a leaf of this level."""
         number = (len(self._tree) + leaves).astype(np.int32)
         self._tree = np.append(self._tree, frontier.tree)
-        if not self._leaf.size:
+        if not self._with_leaves:
             return
         for t, part, leaf in self._passes.rows_of_leaves(node, frontier, leaves):
             at = np.flatnonzero(leaf >= 0)
-            self._leaf[t, part][at] = number[leaf[at]]
+            self._node[t, part][at] = number[leaf[at]]
 
     def leaves(self) -> np.ndarray:
         """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
-        if not self._leaf.size:
-            return self._leaf
-        tree = self._tree
-        if self._inner is not None and self._kept is not None:
-            used, node = self._kept
-            tree = self._inner._tree
-            for t, own in enumerate(node):
-                at = np.flatnonzero(own >= 0)
-                self._leaf[t, used[at]] = self._inner._node[t, at]
-        _, number_in_tree = tree_nodes(tree, len(self._leaf))[0]
-        return number_in_tree.astype(np.int32).take(self._leaf)
+        if self._inner is not None:
+            self._tree = self._inner._tree
+            for own, inner, was_open in zip(
+                self._node, self._inner._node, self._was_open, strict=True
+            ):
+                own[self._used[was_open]] = inner[was_open]
+        return super().leaves()
 
     def end_batch(self) -> list[Any]:
         """The trees of the batch."""
@@ -300,7 +293,7 @@ class BlockLevelOps(NumpyLevelOps):
     @property
     def _node_bytes(self) -> int:
         """Bytes of the histograms of a node."""
-        return self._passes.planes * self.task.matrix.n_features * self.task.matrix.width * 8
+        return self._passes.bin_bytes * self.task.matrix.n_features * self.task.matrix.width
 
     def _likely(self, frontier: Frontier, depth: int) -> np.ndarray:
         """Nodes that may be candidates, as far as is known before their rows are counted."""
@@ -377,7 +370,7 @@ class BlockLevelOps(NumpyLevelOps):
         return not is_last and n_bytes <= self.task.memory_budget
 
     def _keep_open_rows(self, node: np.ndarray, frontier: Frontier) -> tuple[RowBlock, Frontier]:
-        """Load the codes of all open rows, and leave the rest to `NumpyLevelOps`."""
+        """Load the codes of all open rows, and leave the rest to `LeafRowOps`."""
         self._passes.run(node, frontier)
         used = np.flatnonzero((node >= 0).any(axis=0))
         matrix = replace(self.task.matrix, stored=self._passes.codes_of(used))
@@ -388,5 +381,5 @@ class BlockLevelOps(NumpyLevelOps):
         task = replace(self.task, matrix=matrix, target=target)
         inner = LeafRowOps(task, self.trees, tree_rows, self._roots)
         inner._levels, inner._known, inner._tree = self._levels, self._known, self._tree
-        self._inner, self._kept = inner, (used, node[:, used])
+        self._inner, self._used, self._was_open = inner, used, node[:, used] >= 0
         return rows_by_node(task, tree_rows, node[:, used], frontier)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.numpy.blocks.rows import rows_of_tree
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
     BlockSums,
@@ -17,6 +16,7 @@ from gpuboost.backends.numpy.blocks.sums import (
     NumpyBlockSums,
     Pending,
 )
+from gpuboost.backends.numpy.rows import block_of
 from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
@@ -36,6 +36,8 @@ class BlockPasses:
     ----------
     planes : int
         Number of sums of a bin.
+    bin_bytes : int
+        Bytes of the sums of a bin.
     signs : int8 (trees, n, K) or None
         For medians, the sign of each row about the medians of its node, in place of a target.
     """
@@ -48,6 +50,7 @@ class BlockPasses:
         n_channels, is_counted = task.target.n_channels, task.options.min_samples_leaf > 1
         self.planes = 1 + n_channels + is_counted
         self._sums = NumpyBlockSums(n_channels, is_counted) if sums is None else sums
+        self.bin_bytes = 8 * self._sums.cell
         self._pending: Pending | None = None
         self.signs: np.ndarray | None = None
 
@@ -137,7 +140,7 @@ class BlockPasses:
             row: Any = slice(first, first + len(own))
             if len(place) < len(own) or n_slots > 1:
                 row = first + place.astype(np.int64)
-            block = rows_of_tree(self._task, self._tree_rows[t], row)
+            block = block_of(self._task.target, self._tree_rows[t], row)
             if self.signs is not None:
                 signs = self.signs[t, row]
                 block = replace(block, gradient=signs * block.hessian[:, None])
