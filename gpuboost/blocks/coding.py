@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuboost.blocks.sources import ColumnSource
-from gpuboost.blocks.spill import SpilledCodes
+from gpuboost.blocks.spill import SpilledCodes, make_codes, store
 from gpuboost.data.frames import FeatureSchema, apply_schema, categorical_mask, fit_schema
 from gpuboost.data.validation import check_features
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
@@ -124,39 +124,26 @@ def _code_groups(
     Missing values have `_MISSING_CODE`.
     """
     n_missing = np.zeros(len(names), np.int64)
-    n_features, n_rows = len(names), columns.n_rows
-    in_memory = fits_memory(n_features * n_rows, memory_limit)
-    stored: Any = (
-        np.empty((n_features, n_rows), np.uint8)
-        if in_memory
-        else SpilledCodes(n_features, n_rows, memory_limit)
-    )
+    n_rows = columns.n_rows
+    stored = make_codes(len(names), n_rows, memory_limit)
     size = max(1, min(CODED_COLUMNS, memory_limit // (4 * 24 * n_rows)))
-    for first in range(0, n_features, size):
+    for first in range(0, len(names), size):
         binned = read(first, names[first : first + size])
         n_missing[first : first + size] = binned.n_missing
         for feature, codes in enumerate(binned.codes, first):
-            if binned.n_missing[feature - first]:
+            if n_missing[feature]:
                 codes = np.where(codes == binned.missing_code, np.uint8(_MISSING_CODE), codes)
-            if in_memory:
-                stored[feature] = codes
-            else:
-                stored.write(feature, codes)
+            store(stored, feature, codes)
     return stored, n_missing
-
-
-def fits_memory(n_codes: int, memory_limit: int) -> bool:
-    """Whether all codes are kept in one array."""
-    return n_codes <= memory_limit // 2
 
 
 def _finished(
     stored: SpilledCodes | NDArray[np.uint8], mapper: BinMapper, n_missing: NDArray[np.int64]
 ) -> BinnedMatrix:
     """The binned matrix, once missing values have the mapper's code."""
-    if isinstance(stored, SpilledCodes):
-        if mapper.missing_code != _MISSING_CODE:
+    if mapper.missing_code != _MISSING_CODE and n_missing.any():
+        if isinstance(stored, SpilledCodes):
             stored.replace(_MISSING_CODE, mapper.missing_code)
-    elif mapper.missing_code != _MISSING_CODE:
-        stored[stored == _MISSING_CODE] = mapper.missing_code
+        else:
+            stored[stored == _MISSING_CODE] = mapper.missing_code
     return BinnedMatrix(stored, mapper, n_missing)

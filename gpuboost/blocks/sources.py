@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import glob
 import os
-import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
 import narwhals as nw
 import numpy as np
+
+from gpuboost.blocks.spill import disk_errors, temporary_file
 
 _FILE_FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -114,36 +115,41 @@ class StreamSource(ColumnSource):
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile, ParquetWriter
 
-        self._file: Any = tempfile.TemporaryFile(prefix="gpuboost")  # noqa: SIM115, read later
+        self._file = temporary_file()
         weakref.finalize(self, self._file.close)
-        self.n_rows, self._categorical, n_waiting = 0, set[str](), 0
-        with ExitStack() as stack:
-            writer: Any = None
-            waiting: list[Any] = []
-            for number, given in enumerate(tables):
-                table, has_names = _arrow_table(given, number)
-                self.has_names = has_names if writer is None else self.has_names and has_names
-                dictionaries = [f.name for f in table.schema if pa.types.is_dictionary(f.type)]
-                self._categorical.update(dictionaries)
-                table = _decoded(table)
-                if writer is None:
-                    self._schema = table.schema
-                    to_file = pa.PythonFile(self._file, "wb")
-                    writer = ParquetWriter(to_file, self._schema, **_PLAIN)
-                    stack.callback(writer.close)
-                check_same_columns(self._schema, table.schema, f"batch {number}")
-                waiting.append(table.select(self._schema.names))
-                self.n_rows, n_waiting = self.n_rows + table.num_rows, n_waiting + table.nbytes
-                if n_waiting >= ROW_GROUP_BYTES:
-                    writer.write_table(pa.concat_tables(waiting))
-                    waiting, n_waiting = [], 0
-            if self.n_rows and waiting:
-                writer.write_table(pa.concat_tables(waiting))
-        if not self.n_rows:
+        self.n_rows, self._categorical = 0, set[str]()
+        groups = self._row_groups(tables)
+        first = next(groups, None)
+        if first is None:
             raise ValueError("this source has no rows; give at least one table with rows")
-        self._file.flush()
+        to_file = pa.PythonFile(self._file, "wb")
+        with ParquetWriter(to_file, first.schema, **_PLAIN) as writer:
+            for group in chain([first], groups):
+                with disk_errors():
+                    writer.write_table(group)
         self._reader = ParquetFile(pa.PythonFile(self._file, "rb"))
-        self.names = list(self._schema.names)
+        self.names = list(first.schema.names)
+
+    def _row_groups(self, tables: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of all tables, in tables of `ROW_GROUP_BYTES` or more, except the last."""
+        import pyarrow as pa
+
+        waiting, n_waiting, first = list[Any](), 0, None
+        for number, given in enumerate(tables):
+            table, has_names = _arrow_table(given, number)
+            is_dictionary = [pa.types.is_dictionary(kind) for kind in table.schema.types]
+            self._categorical.update(compress(table.schema.names, is_dictionary))
+            table = _decoded(table)
+            self.has_names &= has_names
+            first = table.schema if first is None else first
+            check_same_columns(first, table.schema, f"batch {number}")
+            waiting.append(table.select(first.names))
+            self.n_rows, n_waiting = self.n_rows + table.num_rows, n_waiting + table.nbytes
+            if n_waiting >= ROW_GROUP_BYTES:
+                yield pa.concat_tables(waiting)
+                waiting, n_waiting = [], 0
+        if sum(table.num_rows for table in waiting):
+            yield pa.concat_tables(waiting)
 
     def read(self, names: Sequence[str]) -> Any:
         """Some columns of all rows, as a `pyarrow.Table`; categories are dictionaries."""

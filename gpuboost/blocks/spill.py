@@ -20,13 +20,13 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuboost.backends.compiling import worker_threads
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 
 SPILLED_ROWS = 1 << 18  # so many that each feature's histograms are loaded into the cache rarely
@@ -59,10 +59,10 @@ class SpilledCodes(CodeBlocks):
         self._kept = [np.empty(shape, np.uint8) for shape in shapes]
         self._sums = np.zeros((len(self._rows), n_features), np.uint32)
         self._lock = threading.Lock()
-        self._file: BinaryIO | None = None
+        self._file: Any = None
         spilled = sum(n_features * (own.stop - own.start) for own in self._rows[fitting:])
         if spilled:
-            self._file = _temporary_file(spilled)
+            self._file = temporary_file(spilled)
             weakref.finalize(self, self._file.close)
 
     def __reduce__(self) -> Any:
@@ -122,7 +122,7 @@ class SpilledCodes(CodeBlocks):
                 buffers[own] = np.empty(n_codes, np.uint8)
             return self._chunk(block, first, last, buffers[own][:n_codes])
 
-        with ThreadPoolExecutor(1) as reader:
+        with worker_threads(1) as reader:
             coming = None
             for number in range(len(parts)):
                 chunk = read(number) if coming is None else coming.result()
@@ -134,16 +134,16 @@ class SpilledCodes(CodeBlocks):
         """Codes of a feature for the rows of a block."""
         return self._chunk(rows.start // self._size, feature, feature + 1).codes[0]
 
-    def take(self, rows: slice | NDArray[Any]) -> SpilledCodes:
-        """Some rows, by a slice, a mask or indices, as blocks of their own."""
+    def take(self, rows: slice | NDArray[Any]) -> SpilledCodes | NDArray[np.uint8]:
+        """Some rows, by a slice, a mask or indices: as an array if half of the limit holds it."""
         n_features, n_samples = self.shape
         places = np.arange(n_samples)[rows]
-        part = SpilledCodes(n_features, len(places), self.memory_limit)
+        part = make_codes(n_features, len(places), self.memory_limit)
         column = np.empty(n_samples, np.uint8)
         for feature in range(n_features):
             for chunk in self.chunks(np.array([feature])):
                 column[chunk.rows] = chunk.codes[0]
-            part.write(feature, column[places])
+            store(part, feature, column[places])
         return part
 
     def _ranges(
@@ -184,24 +184,22 @@ class SpilledCodes(CodeBlocks):
         return self.shape[0] * (rows.start - first) + feature * n_rows
 
     def _put(self, place: int, codes: NDArray[np.uint8]) -> None:
-        assert self._file is not None
         view, done = codes.data.cast("B"), 0
-        with _disk_errors(), self._lock:
+        with disk_errors(), self._lock:
             self._file.seek(place)
             while done < len(view):
                 done += self._file.write(view[done:])
 
     def _get(self, place: int, codes: NDArray[np.uint8]) -> None:
-        assert self._file is not None
         view, done = codes.data.cast("B"), 0
-        with _disk_errors():
+        with disk_errors():
             while done < len(view):
                 if hasattr(os, "preadv"):
                     n_read = os.preadv(self._file.fileno(), [view[done:]], place + done)
                 else:
                     with self._lock:
                         self._file.seek(place + done)
-                        n_read = self._file.readinto(view[done:])  # type: ignore[attr-defined]
+                        n_read = self._file.readinto(view[done:])
                 if not n_read:
                     raise SpillError(
                         "the temporary file of this Dataset was cut short while in use; make the "
@@ -210,8 +208,30 @@ class SpilledCodes(CodeBlocks):
                 done += n_read
 
 
+def make_codes(
+    n_features: int, n_samples: int, memory_limit: int
+) -> SpilledCodes | NDArray[np.uint8]:
+    """Codes that are not set yet: an array if half of the limit holds it, else blocks."""
+    if fits_memory(n_features * n_samples, memory_limit):
+        return np.empty((n_features, n_samples), np.uint8)
+    return SpilledCodes(n_features, n_samples, memory_limit)
+
+
+def fits_memory(n_codes: int, memory_limit: int) -> bool:
+    """Whether all codes are kept in one array."""
+    return n_codes <= memory_limit // 2
+
+
+def store(codes: SpilledCodes | NDArray[np.uint8], feature: int, column: NDArray[np.uint8]) -> None:
+    """Set the codes of a feature, (n_samples,), in the result of `make_codes`."""
+    if isinstance(codes, SpilledCodes):
+        codes.write(feature, column)
+    else:
+        codes[feature] = column
+
+
 @contextmanager
-def _disk_errors() -> Iterator[None]:
+def disk_errors() -> Iterator[None]:
     """Context in which errors of the disk say what to do."""
     try:
         yield
@@ -229,15 +249,15 @@ def _advised(error: OSError) -> SpillError:
             f"the disk of {folder} is full; free some space, set TMPDIR to a folder on a larger "
             "disk, or raise memory_limit",
         )
-    return SpillError(error.errno, f"the temporary file in {folder} failed: {error.strerror}")
+    return SpillError(error.errno, f"the temporary file in {folder} failed: {error}")
 
 
-def _temporary_file(size: int) -> BinaryIO:
-    """A file without a name, for which the disk has space."""
-    with _disk_errors():
+def temporary_file(size: int = 0) -> Any:
+    """A file without a name, for whose ``size`` in bytes the disk has space."""
+    with disk_errors():
         file: Any = tempfile.TemporaryFile(prefix="gpuboost", buffering=0)  # noqa: SIM115, kept
         try:
-            if hasattr(os, "posix_fallocate"):
+            if size and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
         except OSError:
             file.close()

@@ -283,20 +283,15 @@ class BinnedMatrix:
             of_missing = part.column[part.code == self.missing_code]
             counts = np.bincount(of_missing, minlength=self.n_features)
             return BinnedMatrix(part, self.mapper, counts)
+        codes: NDArray[np.uint8] | CodeBlocks
         if isinstance(self.stored, CodeBlocks):
-            return BinnedMatrix.of_blocks(self.stored.take(rows), self.mapper)
-        codes = np.ascontiguousarray(self.stored[:, rows])
+            codes = self.stored.take(rows)
+        else:
+            codes = np.ascontiguousarray(self.stored[:, rows])
+        if isinstance(codes, CodeBlocks):
+            return BinnedMatrix(codes, self.mapper, codes.count(self.missing_code))
         n_missing = np.count_nonzero(codes == self.missing_code, axis=1)
         return BinnedMatrix(codes, self.mapper, n_missing)
-
-    @classmethod
-    def of_blocks(cls, blocks: CodeBlocks, mapper: BinMapper) -> BinnedMatrix:
-        """The matrix of codes in blocks, whose missing codes are counted."""
-        n_missing = np.zeros(blocks.shape[0], dtype=np.int64)
-        for chunk in blocks.chunks():
-            features = slice(chunk.first, chunk.first + len(chunk.codes))
-            n_missing[features] += np.count_nonzero(chunk.codes == mapper.missing_code, axis=1)
-        return cls(blocks, mapper, n_missing)
 
     @cached_property
     def codes(self) -> NDArray[np.uint8]:

@@ -69,6 +69,14 @@ class CodeBlocks(ABC):
     def column(self, feature: int, rows: slice) -> NDArray[np.uint8]:
         """Codes of a feature for the ``rows`` of a block."""
 
+    def count(self, code: int) -> NDArray[np.int64]:
+        """How often a code is in each column."""
+        found = np.zeros(self.shape[0], dtype=np.int64)
+        for chunk in self.chunks():
+            features = slice(chunk.first, chunk.first + len(chunk.codes))
+            found[features] += np.count_nonzero(chunk.codes == code, axis=1)
+        return found
+
     def update_hash(self, sha: Any) -> None:
         """Feed the codes to a `hashlib` object, feature by feature, as those of an array."""
         for feature in range(self.shape[0]):
@@ -88,5 +96,5 @@ class CodeBlocks(ABC):
         return codes
 
     @abstractmethod
-    def take(self, rows: slice | NDArray[Any]) -> CodeBlocks:
-        """Some rows, by a slice, a mask or indices."""
+    def take(self, rows: slice | NDArray[Any]) -> CodeBlocks | NDArray[np.uint8]:
+        """Some rows, by a slice, a mask or indices, as an array if it fits the memory."""

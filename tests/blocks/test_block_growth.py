@@ -17,7 +17,7 @@ from gpuboost import Dataset
 from gpuboost.backends.numba.level_wise import block_sums
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
 from gpuboost.backends.numpy.blocks import passes
-from gpuboost.blocks import coding, spill
+from gpuboost.blocks import spill
 from gpuboost.callbacks import Checkpoint, TimeBudget
 
 FITS = {
@@ -81,7 +81,7 @@ def in_blocks(
     monkeypatch.setattr(spill, "SPILLED_ROWS", rows)
     monkeypatch.setattr(spill, "SPILLED_BYTES", rows * table.num_columns)
     monkeypatch.setattr(spill, "READ_BYTES", 2 * min(rows, table.num_rows))
-    monkeypatch.setattr(coding, "fits_memory", lambda n_codes, limit: False)
+    monkeypatch.setattr(spill, "fits_memory", lambda n_codes, limit: False)
 
     def batches() -> Iterator[pa.Table]:
         yield from (table.slice(0, 123), table.slice(123))

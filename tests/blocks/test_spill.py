@@ -52,7 +52,10 @@ def test_codes_are_read_as_written(memory_limit: int) -> None:
     for rows in stored.row_slices:
         assert np.array_equal(stored.column(3, rows), codes[3, rows])
     rows = np.array([5, 299, 64, 63])
-    assert np.array_equal(read(stored.take(rows)), codes[:, rows])
+    part = stored.take(rows)
+    assert isinstance(part, np.ndarray) == (part.shape[0] * len(rows) <= memory_limit // 2)
+    found = part if isinstance(part, np.ndarray) else read(part)
+    assert np.array_equal(found, codes[:, rows])
     stored.replace(7, 9)
     assert np.array_equal(read(stored), np.where(codes == 7, 9, codes))
 

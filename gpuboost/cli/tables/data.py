@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.blocks.sources import is_string
 from gpuboost.cli.output import counted, say
 from gpuboost.cli.similar import near, separator_hint
 
@@ -199,8 +200,7 @@ def is_string_type(kind: Any) -> bool:
     """Whether a type of pyarrow is of strings, in any of its layouts or as a dictionary."""
     from pyarrow import types
 
-    own = kind.value_type if types.is_dictionary(kind) else kind
-    return str(own) in ("string", "large_string", "string_view")
+    return is_string(kind.value_type if types.is_dictionary(kind) else kind)
 
 
 def without(names: Iterable[str], excluded: Iterable[str]) -> list[str]:
