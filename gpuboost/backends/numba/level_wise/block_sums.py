@@ -67,12 +67,13 @@ def choose_rows(node, slot, starts, place):
 
 
 @helper
-def _add_words(codes, features, rows, place, word, partial):
+def _add_words(codes, features, rows, own, partial):
     """Add words of rows to partial sums of some features."""
+    place, word = own.place, own.word
     for i in range(np.uint64(rows[0]), np.uint64(rows[1])):
-        row, own, at = np.uint64(place[i]), word[i], np.uint64(0)
+        row, added, at = np.uint64(place[i]), word[i], np.uint64(0)
         for f in range(np.uint64(features[0]), np.uint64(features[1])):
-            partial[at + np.uint64(codes[f, row])] += own
+            partial[at + np.uint64(codes[f, row])] += added
             at += np.uint64(BINS)
 
 
@@ -96,11 +97,12 @@ def _flush(partial, n_features, packing, sums, base, width, size):
 
 
 @helper
-def _add_summands(codes, features, rows, place, summands, sums, base, size):
+def _add_summands(codes, features, rows, own, sums, base, size):
     """Add rows to bins of some features; ``base`` is the first bin, and the distance of features.
 
     If a bin has several outputs, four of its sums are added by one instruction.
     """
+    place, summands = own.place, own.summands
     for i in range(rows[0], rows[1]):
         row, at = np.uint64(place[i]), base[0]
         for f in range(features[0], features[1]):
@@ -115,14 +117,15 @@ def _add_summands(codes, features, rows, place, summands, sums, base, size):
 
 
 @helper
-def _add_classes(codes, features, rows, place, hessian, label, sums, base, size, counted):
+def _add_classes(codes, features, rows, own, sums, base, size):
     """Add rows of several classes to bins of some features; ``base`` as in `_add_summands`."""
+    place, hessian, label, counted = own.place, own.hessian, own.label, own.counted
     for i in range(rows[0], rows[1]):
-        row, at, own = np.uint64(place[i]), base[0], hessian[i]
+        row, at, weight = np.uint64(place[i]), base[0], hessian[i]
         for f in range(features[0], features[1]):
             cell = np.uint64(at + np.int64(codes[f, row]) * size)
-            sums[cell] += own
-            sums[cell + np.uint64(1 + label[i])] += own
+            sums[cell] += weight
+            sums[cell + np.uint64(1 + label[i])] += weight
             sums[cell + np.uint64(counted)] += np.int64(counted > 0)
             at += base[1]
 
@@ -132,13 +135,12 @@ def _add_part(codes, some, rows, own, sums, base, shape, partial):
     """Add some rows of one histogram to the bins of some features."""
     width, size = shape[2], shape[3]
     if own.label.size:
-        given = own.hessian, own.label, sums, base, size, own.counted
-        _add_classes(codes, some, rows, own.place, *given)
+        _add_classes(codes, some, rows, own, sums, base, size)
     elif (own.word.size > 0) & (rows[1] - rows[0] >= FEW_ROWS):
-        _add_words(codes, some, rows, own.place, own.word, partial)
+        _add_words(codes, some, rows, own, partial)
         _flush(partial, some[1] - some[0], own.packing, sums, base, width, size)
     else:
-        _add_summands(codes, some, rows, own.place, own.summands, sums, base, size)
+        _add_summands(codes, some, rows, own, sums, base, size)
 
 
 @entry

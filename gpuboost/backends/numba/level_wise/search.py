@@ -134,15 +134,22 @@ def _evaluate_sums(problem, channels, node, feature):
 
 
 @inlined
-def _search_features(
-    problem, channels, columns, node, cells, less, status, tile, wanted, n_sums, size
-):
+def _bin_shape(problem, channels, samples, cells):
+    """Number of sums of a bin, and number of those that are neighbours."""
+    if channels is None:
+        return cells.shape[0], np.int64(1)
+    n_sums = 1 + channels.sums.size + np.int64(problem.limits.min_samples_leaf > 1)
+    return n_sums, samples.summands.shape[1]
+
+
+@inlined
+def _search_features(problem, channels, samples, node, cells, less, status, tile, wanted):
     """Evaluate the features of a tile with ``wanted`` status; return whether any can split.
 
-    ``less`` is what is subtracted from the cells first; it has no fields if nothing is. ``n_sums``
-    and ``size`` are those of `_load_bundle`.
+    ``less`` is what is subtracted from the cells first; it has no fields if nothing is.
     """
-    matrix, scratch = problem.matrix, problem.scratch
+    matrix, scratch, columns = problem.matrix, problem.scratch, samples.columns
+    n_sums, size = _bin_shape(problem, channels, samples, cells)
     can_split = False
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
@@ -178,15 +185,12 @@ def search_node(problem, channels, samples, node, cells, less, status, node_samp
     """
     split, feature, columns = problem.scratch.split[0], np.int64(-1), samples.columns
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
-    n_sums, size = cells.shape[0], np.int64(1)
     if channels is not None:
-        size = samples.summands.shape[1]
-        n_sums = 1 + channels.sums.size + np.int64(problem.limits.min_samples_leaf > 1)
-        add_up_node(channels, cells, less, tile[0], size)
+        add_up_node(channels, cells, less, tile[0], samples.summands.shape[1])
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
         can_split = _search_features(
-            problem, channels, columns, node, cells, less, status, tile, wanted, n_sums, size
+            problem, channels, samples, node, cells, less, status, tile, wanted
         )
         less = less[:0]
         if not node_sampling:
