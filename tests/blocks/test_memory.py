@@ -28,10 +28,11 @@ def fit(source, limit):
     model = GradientBoostingRegressor(n_estimators=2, max_depth=4, device="numba", n_jobs=2)
     return model.fit(data, data.y)
 
-small = np.arange(2000.0).reshape(500, 4)
+# So many rows that everything that the large fit needs is loaded or compiled.
+small = np.arange(80_000.0).reshape(20_000, 4)
 fit([pyarrow.table({"y": small[:, 0], "x": small[:, 1]})], 1)
 before = peak()
-fit(sys.argv[1], 16_000_000)
+fit(sys.argv[1], 8_000_000)
 print(peak() - before)
 """
 

@@ -164,6 +164,7 @@ class BlockLevelOps(LeafRowOps):
         if len(likely) and 2 * len(likely) * self._node_bytes <= self.task.memory_budget:
             self._build_level(rows, frontier, likely)
         else:
+            self._before = None  # its memory is needed for the histograms of `find_splits`
             self._passes.run(rows, frontier)
         return super().candidates(rows, frontier, depth)
 

@@ -70,7 +70,8 @@ class BlockPasses:
         """
         matrix, n_blocks = self._task.matrix, len(self._blocks.row_slices)
         shape = matrix.n_features, n_slots, matrix.width, self._sums.cell
-        is_small = 8 * math.prod(shape) * self._task.n_threads <= PRIVATE_BYTES
+        limit = min(PRIVATE_BYTES, self._task.memory_budget)
+        is_small = 8 * math.prod(shape) * self._task.n_threads <= limit
         n_parts = min(self._task.n_threads, n_blocks) if is_small else 1
 
         def run_some(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
