@@ -8,7 +8,7 @@ A block holds its rows feature by feature, so that neighbouring features are rea
 
 The file has no name (it is unlinked as soon as it is open), so nothing is left behind if the
 process ends in any way. It is read by ``pread`` into buffers, not mapped, so a lost or damaged disk
-raises an error instead of a signal. Every feature of a block has a CRC-32, which each read checks.
+raises an error instead of a signal. Each read checks a checksum for every feature of a block.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 SPILLED_ROWS = 1 << 18  # so many that each feature's histograms are loaded into the cache rarely
 SPILLED_BYTES = 64 << 20  # of a block with fewer rows than that
 READ_BYTES = 16 << 20  # of codes that are read at once, at most a sixteenth of the memory limit
+FEW_ROWS_OF_BLOCK = 1 << 15  # a block that is read at once has at least so many rows
+PAGE_WORDS = 512  # 64-bit words that are added up before the CRC-32 of these sums is taken
 
 
 class SpillError(OSError):
@@ -51,7 +53,11 @@ class SpilledCodes(CodeBlocks):
 
     def __init__(self, n_features: int, n_samples: int, memory_limit: int) -> None:
         super().__init__((n_features, n_samples), memory_limit)
-        size = max(min(SPILLED_ROWS, SPILLED_BYTES // n_features), 1)
+        size = self._read_bytes // n_features
+        if size < FEW_ROWS_OF_BLOCK:
+            size = SPILLED_BYTES // n_features
+        size = min(max(size, 1), SPILLED_ROWS)
+        size -= size % (8 * PAGE_WORDS) if size > 8 * PAGE_WORDS else 0
         self.row_slices = [slice(s, min(s + size, n_samples)) for s in range(0, n_samples, size)]
         self._size, self._rows = size, self.row_slices
         fitting = memory_limit // 2 // (n_features * size)
@@ -64,6 +70,11 @@ class SpilledCodes(CodeBlocks):
         if spilled:
             self._file = temporary_file(spilled)
             weakref.finalize(self, self._file.close)
+
+    @property
+    def _read_bytes(self) -> int:
+        """Bytes of codes that are read at once."""
+        return min(READ_BYTES, self.memory_limit // 16)
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -84,7 +95,7 @@ class SpilledCodes(CodeBlocks):
         if block < len(self._kept):
             self._kept[block][feature] = codes
             return
-        self._sums[block, feature] = zlib.crc32(codes.data)
+        self._sums[block, feature] = checksum(codes)
         self._put(self._place(block, feature), codes)
 
     def replace(self, old: int, new: int) -> None:
@@ -151,7 +162,7 @@ class SpilledCodes(CodeBlocks):
     ) -> Iterator[tuple[int, int]]:
         """First feature, and that after the last, of the chunks of a block."""
         n_rows = self._rows[block].stop - self._rows[block].start
-        size = max(min(READ_BYTES, self.memory_limit // 16) // n_rows, 1)
+        size = max(self._read_bytes // n_rows, 1)
         wanted = np.arange(self.shape[0]) if features is None else np.asarray(features)
         for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1):
             for at in range(0, len(run), size):
@@ -169,7 +180,7 @@ class SpilledCodes(CodeBlocks):
         codes = np.empty(shape, np.uint8) if to is None else to.reshape(shape)
         self._get(self._place(block, first), codes)
         for feature, own in enumerate(codes, first):
-            if zlib.crc32(own.data) != self._sums[block, feature]:
+            if checksum(own) != self._sums[block, feature]:
                 raise SpillError(
                     f"the temporary file of this Dataset was damaged while in use: feature "
                     f"{feature} of rows {rows.start} to {rows.stop - 1} has another checksum than "
@@ -206,6 +217,17 @@ class SpilledCodes(CodeBlocks):
                         "Dataset again"
                     )
                 done += n_read
+
+
+def checksum(codes: NDArray[np.uint8]) -> int:
+    """A checksum of contiguous codes, which takes a tenth of the time of their CRC-32.
+
+    It is the CRC-32 of the sums of pages of words, followed by the codes after the last page, so
+    that a changed code, or pages in another order, change it.
+    """
+    n_paged = len(codes) // (8 * PAGE_WORDS) * (8 * PAGE_WORDS)
+    pages = codes[:n_paged].view(np.uint64).reshape(-1, PAGE_WORDS).sum(axis=1)
+    return zlib.crc32(codes[n_paged:].data, zlib.crc32(pages.data))
 
 
 def make_codes(

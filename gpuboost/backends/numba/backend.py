@@ -12,7 +12,7 @@ from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.cells import CompiledColumnCounter
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
-from gpuboost.backends.numba.level_wise.block_sums import CompiledBlockSums
+from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numpy.blocks.level_ops import grow_blocks
 from gpuboost.backends.protocol import Booster
@@ -63,6 +63,6 @@ class NumbaBackend(HostBackend):
         level by level.
         """
         if isinstance(task.matrix.stored, CodeBlocks):
-            yield from grow_blocks(task, CompiledBlockSums.of(task))
+            yield from grow_blocks(task, CompiledBlockOps)
             return
         yield from DepthFirstGrower(task).grow_all()

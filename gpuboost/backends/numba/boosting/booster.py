@@ -25,7 +25,7 @@ from gpuboost.backends.numba.boosting.row_sets import Directions, VisitedRows
 from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
-from gpuboost.backends.numba.level_wise.block_sums import CompiledBlockSums
+from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.backends.numpy.blocks.level_ops import grow_batches
 from gpuboost.engine.bins import BinnedMatrix
@@ -134,8 +134,8 @@ class NumbaBooster(HostBooster):
 
     def _grow_blocks(self, task: GrowTask, all_inside: bool) -> list[GrownTree]:
         """Grow the trees of a round on codes in blocks; keep the leaves of rows if known."""
-        sums, as_grown = CompiledBlockSums.of(task), all_inside and not task.options.drops_nodes
-        trees, leaves = zip(*grow_batches(task, sums, as_grown), strict=True)
+        as_grown = all_inside and not task.options.drops_nodes
+        trees, leaves = zip(*grow_batches(task, CompiledBlockOps, as_grown), strict=True)
         self._leaf = np.concatenate(leaves) if as_grown else None
         return [grown for batch in trees for grown in batch]
 

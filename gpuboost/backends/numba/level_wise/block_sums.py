@@ -2,10 +2,11 @@
 
 There are three ways to add rows to histograms:
 
-    words      one channel: hessian and gradient of a row share a word, and words of as many rows
-               are added to partial sums as cannot overflow; then these are added to the histogram
-    summands   one channel and few rows or large numbers, or several outputs: what a row adds to the
-               sums of a bin, which lie side by side as in `level_wise.channels`
+    words      one channel: hessian and gradient of a row share a word, made once for each tree;
+               words of as many rows are added to partial sums as cannot overflow, and these are
+               added to the histogram
+    summands   several outputs, signs about medians, or numbers too large for words: what a row adds
+               to the sums of a bin, which lie side by side as in `level_wise.channels`
     classes    a row adds its weight to the hessian and to the sum of its class
 """
 
@@ -33,8 +34,10 @@ from gpuboost.backends.numba.level_wise.channels import FOUR, cell_size
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.backends.numpy.blocks.sums import CLOSED, ChunkRows, Pending
+from gpuboost.backends.numpy.blocks.sums import CLOSED, Pending, signed_block
+from gpuboost.backends.numpy.rows import RowBlock
 from gpuboost.data.binning import parallel
+from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, TreeRows, ValueTarget
 from gpuboost.engine.task import GrowTask
 
 TOGETHER = 8  # features whose sums are added in one pass over the rows
@@ -46,20 +49,33 @@ MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share 
 
 
 @entry
-def choose_rows(node, slot, starts, place):
+def pack_rows(weight, value, times_weight, packing, word):
+    """Set the word of each row; gradients are values, or values times weights."""
+    for i in range(word.size):
+        hessian = np.int64(weight[i])
+        gradient = np.int64(value[i]) * (hessian if times_weight else np.int64(1))
+        word[i] = pack(gradient, hessian, packing)
+
+
+@entry
+def choose_rows(node, slot, starts, place, of_row, word):
     """Sort rows by their histograms, keeping their order; those of no histogram come last.
 
     ``slot`` (m + 1,) is the histogram of each node, after that of closed rows, or the number of
     histograms if there is none; ``starts`` must be zeros, one for each histogram and two more.
+    ``word`` is set to the words ``of_row`` of the sorted rows; both can be empty.
     """
-    n, one = np.uint64(node.size), np.uint64(1)
+    n, one, has_words = np.uint64(node.size), np.uint64(1), of_row.size > 0
     for i in range(n):
         starts[np.uint64(slot[np.uint64(node[i] + 1)]) + one] += 1
     for s in range(1, starts.size):
         starts[s] += starts[s - 1]
     for i in range(n):
         s = np.uint64(slot[np.uint64(node[i] + 1)])
-        place[np.uint64(starts[s])] = i
+        at = np.uint64(starts[s])
+        place[at] = i
+        if has_words:
+            word[at] = of_row[i]
         starts[s] += 1
     for s in range(starts.size - 1, 0, -1):
         starts[s] = starts[s - 1]
@@ -94,6 +110,22 @@ def _flush(partial, n_features, packing, sums, base, width, size):
                 sums[cell + np.uint64(2)] += count_of(own, packing)
         at += np.uint64(base[1])
         first += np.uint64(BINS)
+
+
+@helper
+def _add_few_words(codes, features, rows, own, sums, base, size):
+    """Add words of rows to bins of some features; ``base`` as in `_add_summands`."""
+    place, word, packing = own.place, own.word, own.packing
+    for i in range(rows[0], rows[1]):
+        row, at = np.uint64(place[i]), base[0]
+        hessian, gradient = hessian_of(word[i], packing), gradient_of(word[i], packing)
+        for f in range(features[0], features[1]):
+            cell = np.uint64(at + np.int64(codes[f, row]) * size)
+            sums[cell] += hessian
+            sums[cell + np.uint64(1)] += gradient
+            if packing.count_mask > 0:
+                sums[cell + np.uint64(2)] += 1
+            at += base[1]
 
 
 @helper
@@ -136,11 +168,13 @@ def _add_part(codes, some, rows, own, sums, base, shape, partial):
     width, size = shape[2], shape[3]
     if own.label.size:
         _add_classes(codes, some, rows, own, sums, base, size)
-    elif (own.word.size > 0) & (rows[1] - rows[0] >= FEW_ROWS):
+    elif own.word.size == 0:
+        _add_summands(codes, some, rows, own, sums, base, size)
+    elif rows[1] - rows[0] < FEW_ROWS:
+        _add_few_words(codes, some, rows, own, sums, base, size)
+    else:
         _add_words(codes, some, rows, own, partial)
         _flush(partial, some[1] - some[0], own.packing, sums, base, width, size)
-    else:
-        _add_summands(codes, some, rows, own, sums, base, size)
 
 
 @entry
@@ -174,13 +208,24 @@ def send_rows(codes, column, step, node, count):
 
 
 @entry
-def add_leaf_rows(leaf, wide, weight, sums):
+def add_leaf_rows(node, place, classes, weight, wide, sums):
     """Add the rows of leaves to their sums, as `BlockSums.add_leaves`."""
-    for i in range(leaf.size):
-        if leaf[i] >= 0:
-            factor = weight[i] if weight.size else np.int64(1)
+    for i in range(node.size):
+        leaf = place[np.int64(node[i]) + 1]
+        if leaf >= 0:
+            leaf += np.int64(classes[i]) if classes.size else np.int64(0)
+            factor = np.int64(weight[i]) if weight.size else np.int64(1)
             for p in range(sums.shape[1]):
-                sums[leaf[i], p] += factor * wide[i, p]
+                sums[leaf, p] += factor * wide[i, p]
+
+
+@entry
+def set_leaves(node, number, found):
+    """Set the leaves of rows that are in one, as `BlockSums.record_leaves`."""
+    for i in range(node.size):
+        leaf = number[np.int64(node[i]) + 1]
+        if leaf >= 0:
+            found[i] = leaf
 
 
 class PreparedRows(NamedTuple):
@@ -189,8 +234,6 @@ class PreparedRows(NamedTuple):
     Attributes
     ----------
     place, starts : uint32 (r,), int64 (slots + 1,)
-    counted : int
-        Index of the count among the sums of a bin, 0 if rows are not counted.
     word : int64 (r,), or (0,) if rows are not added as words
     packing : reference to Packing
     part_rows : int
@@ -198,71 +241,111 @@ class PreparedRows(NamedTuple):
     summands : int64 (r, s), or (0, 4) for several classes
         What each row adds to the sums of a bin.
     hessian, label : int64 (r,), or (0,) without several classes
+    counted : int
+        For several classes, index of the count among the sums of a bin; 0 if there is none.
     """
 
     place: np.ndarray
     starts: np.ndarray
-    counted: int
     word: np.ndarray = np.zeros(0, np.int64)
     packing: Reference = by_reference(choose_gradient_packing(1, 1, False))
     part_rows: int = MAX_PART_ROWS
     summands: np.ndarray = np.zeros((0, FOUR), np.int64)
     hessian: np.ndarray = np.zeros(0, np.int64)
     label: np.ndarray = np.zeros(0, np.int64)
+    counted: int = 0
 
 
-def _words_of(summands: np.ndarray, counted: bool) -> dict[str, Any]:
-    """The fields of `PreparedRows` for rows that are added as words; none if numbers are large."""
-    hessian, gradient = summands[:, 0], summands[:, 1]
+class TreeWords(NamedTuple):
+    """The words of the rows of a tree.
+
+    Attributes
+    ----------
+    word : int64 (n,)
+    packing : reference to Packing
+    part_rows : int
+        As in `PreparedRows`.
+    """
+
+    word: np.ndarray
+    packing: Reference
+    part_rows: int
+
+
+def _words_of(target: Target, rows: TreeRows, counted: bool) -> TreeWords | None:
+    """The words of a tree's rows; None with several channels, medians or large numbers."""
+    if target.n_channels > 1 or isinstance(target, MedianTarget):
+        return None
+    times_weight, given = rows.gradient is None, rows.gradient
+    if isinstance(target, ClassTarget):
+        given = target.classes
+    elif isinstance(target, ValueTarget):
+        given = target.values
+    assert given is not None
+    weight, value = contiguous(rows.weight, np.int32), contiguous(given, np.int32).reshape(-1)
+    heaviest = int(weight.max())
+    largest = max(int(value.max()), -int(value.min())) * (heaviest if times_weight else 1)
     try:
-        bounds = int(np.abs(gradient).max()), int(hessian.max())
-        packing = choose_gradient_packing(*bounds, counted)
+        packing = choose_gradient_packing(largest, heaviest, counted)
     except ValueError:
-        return {}
+        return None
     if packing.block < FEW_ROWS:
-        return {}
-    word = pack.py_func(gradient, hessian, packing)
-    part_rows = min(packing.block, MAX_PART_ROWS)
-    return {"word": word, "packing": by_reference(packing), "part_rows": part_rows}
+        return None
+    word, reference = np.empty(len(weight), np.int64), by_reference(packing)
+    pack_rows(weight, value, times_weight, reference, word)
+    return TreeWords(word, reference, min(packing.block, MAX_PART_ROWS))
 
 
 class CompiledBlockSums:
     """`numpy.blocks.sums.BlockSums` in compiled code, on several threads."""
 
-    def __init__(self, n_channels: int, counted: bool) -> None:
-        self._n_channels, self._counted = n_channels, counted
-        self.cell = 2 + counted if n_channels == 1 else cell_size(n_channels, counted)
+    def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows]) -> None:
+        self._target, self._tree_rows = task.target, tree_rows
+        self._counted = task.options.min_samples_leaf > 1
+        self._words = [_words_of(task.target, rows, self._counted) for rows in tree_rows]
+        n_channels = task.target.n_channels
+        self.cell = 2 + self._counted if n_channels == 1 else cell_size(n_channels, self._counted)
 
-    @classmethod
-    def of(cls, task: GrowTask) -> CompiledBlockSums:
-        """The passes for a task."""
-        counted = task.options.min_samples_leaf > 1
-        return cls(task.target.n_channels, counted)
-
-    def choose(
-        self, node: np.ndarray, slot: np.ndarray, n_slots: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of each histogram."""
-        starts, place = np.zeros(n_slots + 2, np.int64), np.empty(len(node), np.uint32)
-        of_node = np.append(n_slots, np.where(slot >= 0, slot, n_slots))
-        choose_rows(contiguous(node, np.int32), of_node, starts, place)
-        return place[: starts[-2]], starts[:-1]
-
-    def prepared(self, rows: ChunkRows) -> tuple[int, Reference]:
+    def rows_of(
+        self,
+        tree: int,
+        rows: slice,
+        node: np.ndarray,
+        slot: np.ndarray,
+        n_slots: int,
+        signs: np.ndarray | None,
+    ) -> tuple[int, Reference] | None:
         """The number of rows, and the rows as `PreparedRows`."""
-        block, n = rows.block, len(rows.place)
-        counted = 1 + self._n_channels if self._counted else 0
-        of_all: dict[str, Any] = {"place": rows.place, "starts": rows.starts, "counted": counted}
-        if block.gradient is None:
-            of_all["hessian"] = contiguous(block.hessian, np.int64)
-            of_all["label"] = contiguous(block.label, np.int64)  # type: ignore[arg-type]
-            return n, by_reference(PreparedRows(**of_all))
-        summands = np.zeros((n, self.cell), np.int64)
-        summands[:, 0], summands[:, 1 : 1 + self._n_channels] = block.hessian, block.gradient
+        words, none = self._words[tree], np.zeros(0, np.int64)
+        starts, place = np.zeros(n_slots + 2, np.int64), np.empty(len(node), np.uint32)
+        of_row = none if words is None else words.word[rows]
+        word = np.empty_like(of_row)
+        of_node = np.append(n_slots, np.where(slot >= 0, slot, n_slots))
+        choose_rows(contiguous(node, np.int32), of_node, starts, place, of_row, word)
+        n, starts = int(starts[-2]), starts[:-1]
+        if not n:
+            return None
+        chosen: dict[str, Any] = {"place": place[:n], "starts": starts}
+        if words is not None:
+            chosen |= {"word": word[:n], "packing": words.packing, "part_rows": words.part_rows}
+        else:
+            block = signed_block(self._target, self._tree_rows[tree], rows, place[:n], signs)
+            chosen |= self._columns_of(block)
+        return n, by_reference(PreparedRows(**chosen))
+
+    def _columns_of(self, block: RowBlock) -> dict[str, np.ndarray | int]:
+        """The fields of `PreparedRows` for rows that are not added as words."""
+        n_channels = self._target.n_channels
+        counted = 1 + n_channels if self._counted else 0
+        if block.label is not None:
+            hessian, label = (contiguous(own, np.int64) for own in (block.hessian, block.label))
+            return {"counted": counted, "hessian": hessian, "label": label}
+        assert block.gradient is not None
+        summands = np.zeros((len(block.hessian), self.cell), np.int64)
+        summands[:, 0], summands[:, 1 : 1 + n_channels] = block.hessian, block.gradient
         if self._counted:
-            summands[:, 1 + self._n_channels] = 1
-        words = _words_of(summands, self._counted) if self._n_channels == 1 else {}
-        return n, by_reference(PreparedRows(**of_all, summands=summands, **words))
+            summands[:, counted] = 1
+        return {"summands": summands}
 
     def add(
         self,
@@ -294,7 +377,18 @@ class CompiledBlockSums:
         send_rows(codes, pending.feature, pending.step, node, count)
 
     def add_leaves(
-        self, leaf: np.ndarray, wide: np.ndarray, weight: np.ndarray, sums: np.ndarray
+        self,
+        node: np.ndarray,
+        place: np.ndarray,
+        classes: np.ndarray,
+        weight: np.ndarray,
+        wide: np.ndarray,
+        sums: np.ndarray,
     ) -> None:
-        """Add the rows of leaves."""
-        add_leaf_rows(leaf, contiguous(wide, np.int64), weight, sums)
+        """Add the rows of leaves to their sums."""
+        classes, weight = (contiguous(own, np.int32) for own in (classes, weight))
+        add_leaf_rows(node, place, classes, weight, contiguous(wide, np.int64), sums)
+
+    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
+        """Set the leaves of rows that are in one."""
+        set_leaves(node, number, found)

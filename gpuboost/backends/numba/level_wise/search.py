@@ -118,7 +118,7 @@ def _sum_up_bundle(channels, scratch, n_sums, columns, feature, width):
 
 
 @inlined
-def _evaluate_sums(problem, channels, node, feature):
+def evaluate_sums(problem, channels, node, feature):
     """Evaluate a feature from `Scratch.sums`; return whether it can split the node."""
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
@@ -172,7 +172,7 @@ def _search_features(problem, channels, samples, node, cells, less, status, tile
                 else:
                     code = matrix.missing_code
                     running_sums(scratch, cells, column, n_bins, code, n_sums, size)
-            can_split |= _evaluate_sums(problem, channels, node, feature)
+            can_split |= evaluate_sums(problem, channels, node, feature)
     return can_split
 
 

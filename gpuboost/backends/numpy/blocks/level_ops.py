@@ -12,16 +12,16 @@ neither the size nor the order of chunks shows in the trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from gpuboost.backends.numpy.batches import WATCHED_TREES
 from gpuboost.backends.numpy.blocks.passes import ROWS_AT_ONCE, BlockPasses
 from gpuboost.backends.numpy.blocks.rows import rows_by_node, taken, with_starts
-from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums
+from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums, NumpyBlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
@@ -34,23 +34,25 @@ from gpuboost.engine.growth.policy import may_split
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
 from gpuboost.engine.task import GrownTree, GrowTask
 
-BYTES_PER_TREE_ROW = 12  # of a row in a tree: its node and weight
+BYTES_PER_TREE_ROW = 20  # of a row in a tree: its node, weight, and word of sums
 BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `LeafRowOps` grows
 
 
-def grow_blocks(task: GrowTask, sums: BlockSums | None = None) -> Iterator[tuple[int, GrownTree]]:
+def grow_blocks(
+    task: GrowTask, kind: type[BlockLevelOps] | None = None
+) -> Iterator[tuple[int, GrownTree]]:
     """Grow the trees of a task whose matrix is in blocks; yield (number, tree) in order."""
-    grown = (tree for trees, _ in grow_batches(task, sums) for tree in trees)
+    grown = (tree for trees, _ in grow_batches(task, kind) for tree in trees)
     yield from zip(task.trees, grown, strict=True)
 
 
 def grow_batches(
-    task: GrowTask, sums: BlockSums | None = None, with_leaves: bool = False
+    task: GrowTask, kind: type[BlockLevelOps] | None = None, with_leaves: bool = False
 ) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
     """Grow the trees of a task whose matrix is in blocks, batch by batch.
 
     As many trees grow together as an eighth of the memory limit holds; each batch reads the codes
-    once for each level.
+    once for each level. ``kind`` are the level operations, `BlockLevelOps` by default.
 
     Yields
     ------
@@ -69,7 +71,7 @@ def grow_batches(
         batch = trees[first : first + size]
 
         def begin(batch: Sequence[int] = batch) -> tuple[BlockLevelOps, Any, Any]:
-            return BlockLevelOps.begin(task, batch, sums, with_leaves)
+            return (kind or BlockLevelOps).begin(task, batch, with_leaves)
 
         ops = grow_levels(begin, task)
         yield ops.end_batch(), ops.leaves() if with_leaves else np.zeros((len(batch), 0), np.int32)
@@ -81,7 +83,11 @@ class BlockLevelOps(LeafRowOps):
 
     Then these rows are loaded, and `LeafRowOps` grows the nodes to their leaves. The ``rows`` of
     the level loop are the nodes of all rows, int32 (trees, n), or the loaded `RowBlock`.
+
+    Histograms are int64 (F, slots, width, cell).
     """
+
+    make_sums: ClassVar[Callable[..., BlockSums]] = NumpyBlockSums
 
     def __init__(
         self,
@@ -89,9 +95,9 @@ class BlockLevelOps(LeafRowOps):
         trees: Sequence[int],
         tree_rows: Sequence[TreeRows],
         roots: Frontier,
-        sums: BlockSums | None = None,
     ) -> None:
         super().__init__(task, trees, tree_rows, roots)
+        sums = type(self).make_sums(task, tree_rows)
         self._passes, self._roots = BlockPasses(task, tree_rows, sums), roots
         self._inner: LeafRowOps | None = None
         self._depth = 0
@@ -110,7 +116,6 @@ class BlockLevelOps(LeafRowOps):
         cls,
         task: GrowTask,
         trees: Sequence[int],
-        sums: BlockSums | None,
         with_leaves: bool,
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
@@ -135,7 +140,7 @@ class BlockLevelOps(LeafRowOps):
                     np.add.at(gradient[t], block.label, block.hessian)
         of_rows = {"start": count, "count": count, "hessian": hessian, "gradient": gradient}
         roots = make_roots(task, trees, **of_rows)
-        ops = cls(task, trees, tree_rows, roots, sums)
+        ops = cls(task, trees, tree_rows, roots)
         ops._with_leaves = with_leaves
         return ops, node, roots
 
@@ -267,13 +272,10 @@ class BlockLevelOps(LeafRowOps):
 
     def _record_leaves(self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray) -> None:
         """Record the leaf of each row that is in a leaf of this level."""
-        number = (len(self._tree) + leaves).astype(np.int32)
+        number = len(self._tree) + leaves
         self._tree = np.append(self._tree, frontier.tree)
-        if not self._with_leaves:
-            return
-        for t, part, leaf in self._passes.rows_of_leaves(node, frontier, leaves):
-            at = np.flatnonzero(leaf >= 0)
-            self._node[t, part][at] = number[leaf[at]]
+        if self._with_leaves:
+            self._passes.record_leaves(node, frontier, leaves, number, self._node)
 
     def leaves(self) -> np.ndarray:
         """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
@@ -317,7 +319,7 @@ class BlockLevelOps(LeafRowOps):
         built = self._passes.run(rows, frontier, from_rows, len(likely) + len(extra))
         for node, own, above in zip(larger, smaller, parent, strict=True):
             assert self._before is not None
-            np.subtract(self._before[above], built[from_rows[own]], out=built[slot[node]])
+            np.subtract(self._before[:, above], built[:, from_rows[own]], out=built[:, slot[node]])
         self._built, self._before, self._slot = built, None, slot
 
     def _pairs(
@@ -339,26 +341,33 @@ class BlockLevelOps(LeafRowOps):
         if candidates.n_slots < self.task.matrix.n_features:
             self._search_in_order(None, frontier, candidates, splits)  # type: ignore[arg-type]
             return
-        built, slot = self._built, self._slot
-        assert built is not None
-
-        def search(nodes: np.ndarray) -> None:
-            own, at = replace(candidates, nodes=nodes), slot[nodes]
-            if at[-1] - at[0] == len(at) - 1:  # ascending, so no copy is needed
-                at = slice(at[0], at[-1] + 1)
-            self._search_histograms(built[at], frontier, own, splits)
-
         n_parts = min(self.task.n_threads, len(candidates.nodes))
         parts = np.array_split(candidates.nodes, n_parts) if n_parts else []
+
+        def search(nodes: np.ndarray) -> None:
+            self._search_some(frontier, replace(candidates, nodes=nodes), splits)
+
         parallel(search, parts, n_parts)
+
+    def _search_some(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
+        """Set the best splits of some candidates over all features."""
+        at: Any = self._slot[candidates.nodes]
+        if at[-1] - at[0] == len(at) - 1:  # ascending, so no copy is needed
+            at = slice(at[0], at[-1] + 1)
+        self._search_histograms(self._planes[at], frontier, candidates, splits)
+
+    @property
+    def _planes(self) -> np.ndarray:
+        """The histograms as `HistogramSearch` takes them: int64 (slots, P, F, width)."""
+        assert self._built is not None
+        return self._built.transpose(1, 3, 0, 2)[:, : self._passes.planes]
 
     def _one_feature(
         self, rows: Any, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """The split of each node by the feature in its ``rank``, and whether the node can split."""
-        assert self._built is not None
         feature = (rank & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        histogram = self._built[self._slot[nodes], :, feature]
+        histogram = self._planes[self._slot[nodes], :, feature]
         groups = dense_groups(histogram.swapaxes(0, 1), self._counted)
         return self._splitter.split(NodeFeature(frontier.take(nodes), feature, rank), groups)
 

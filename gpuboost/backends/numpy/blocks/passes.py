@@ -12,11 +12,8 @@ import numpy as np
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
     BlockSums,
-    ChunkRows,
-    NumpyBlockSums,
     Pending,
 )
-from gpuboost.backends.numpy.rows import block_of
 from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
@@ -42,14 +39,12 @@ class BlockPasses:
         For medians, the sign of each row about the medians of its node, in place of a target.
     """
 
-    def __init__(
-        self, task: GrowTask, tree_rows: Sequence[TreeRows], sums: BlockSums | None
-    ) -> None:
+    def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows], sums: BlockSums) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)
         self._task, self._tree_rows, self._blocks = task, tree_rows, task.matrix.stored
         n_channels, is_counted = task.target.n_channels, task.options.min_samples_leaf > 1
         self.planes = 1 + n_channels + is_counted
-        self._sums = NumpyBlockSums(n_channels, is_counted) if sums is None else sums
+        self._sums = sums
         self.bin_bytes = 8 * self._sums.cell
         self._pending: Pending | None = None
         self.signs: np.ndarray | None = None
@@ -61,7 +56,7 @@ class BlockPasses:
         slot: np.ndarray | None = None,
         n_slots: int = 0,
     ) -> np.ndarray:
-        """Send rows to their nodes, count them, and make histograms: int64 (n_slots, P, F, width).
+        """Send rows to their nodes, count them, and make histograms: (F, n_slots, width, cell).
 
         ``node``, int32 (trees, n), has the nodes of the last level, and then those of this one;
         ``slot``, (m,), has the histogram of each of these, or a negative number.
@@ -89,7 +84,7 @@ class BlockPasses:
             histogram += own
         for _, own in parts:
             np.add(frontier.count, own, out=frontier.count)
-        return histogram.transpose(1, 3, 0, 2)[:, : self.planes]
+        return histogram
 
     def _run_blocks(
         self,
@@ -109,8 +104,7 @@ class BlockPasses:
             if chunk.rows != current:
                 current = chunk.rows
                 self._route(node[:, current], count, chunk)
-                n_slots = histogram.shape[1]
-                of_trees = self._rows_of(node[:, current], current.start, slot, n_slots)
+                of_trees = self._rows_of(node[:, current], current, slot, histogram.shape[1])
             if of_trees:
                 self._sums.add(chunk.codes, chunk.first, of_trees, histogram, n_threads)
 
@@ -128,25 +122,16 @@ class BlockPasses:
             self._sums.route(codes, replace(pending, feature=column), own, count)
 
     def _rows_of(
-        self, node: np.ndarray, first: int, slot: np.ndarray | None, n_slots: int
+        self, node: np.ndarray, rows: slice, slot: np.ndarray | None, n_slots: int
     ) -> list[Any]:
         """The rows of a block that are added to histograms, for each tree that has any."""
-        found = list[Any]()
         if slot is None:
-            return found
-        for t, own in enumerate(node):
-            place, starts = self._sums.choose(own, slot, n_slots)
-            if not len(place):
-                continue
-            row: Any = slice(first, first + len(own))
-            if len(place) < len(own) or n_slots > 1:
-                row = first + place.astype(np.int64)
-            block = block_of(self._task.target, self._tree_rows[t], row)
-            if self.signs is not None:
-                signs = self.signs[t, row]
-                block = replace(block, gradient=signs * block.hessian[:, None])
-            found.append(self._sums.prepared(ChunkRows(place, starts, block)))
-        return found
+            return []
+        signs = [None] * len(node) if self.signs is None else self.signs[:, rows]
+        found = (
+            self._sums.rows_of(t, rows, own, slot, n_slots, signs[t]) for t, own in enumerate(node)
+        )
+        return [own for own in found if own is not None]
 
     def split(self, frontier: Frontier, splits: Splits, parents: np.ndarray) -> None:
         """Let the next pass send the rows of ``parents`` to children, and close all other nodes."""
@@ -170,11 +155,9 @@ class BlockPasses:
 
     def open_rows(self, node: np.ndarray) -> Any:
         """Yield trees, some of their open rows, and the nodes of these."""
-        for t, own in enumerate(node):
-            for start in range(0, len(own), ROWS_AT_ONCE):
-                part = own[start : start + ROWS_AT_ONCE]
-                at = np.flatnonzero(part >= 0)
-                yield t, start + at, part[at]
+        for t, part in _slices(node):
+            at = np.flatnonzero(node[t, part] >= 0)
+            yield t, part.start + at, node[t, part][at]
 
     def leaf_sums(
         self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray, shape: tuple[int, int]
@@ -182,26 +165,27 @@ class BlockPasses:
         """Leaf sums of some nodes, for each class if there are any: int64 (m, classes * P)."""
         target, (n_classes, n_planes) = self._task.target, shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
-        for t, part, leaf in self.rows_of_leaves(node, frontier, leaves):
-            rows, weight = self._tree_rows[t], np.zeros(0, np.int64)
+        place = _table(frontier, leaves, np.arange(len(leaves)) * n_classes)
+        for t, part in _slices(node if len(leaves) else node[:0]):
+            rows, none = self._tree_rows[t], np.zeros(0, np.int32)
             wide: Any = target.wide if rows.wide is None else rows.wide
-            if rows.draws:
-                weight = rows.weight[part].astype(np.int64)
-            if isinstance(target, ClassTarget):
-                leaf = np.where(leaf >= 0, leaf * n_classes + target.classes[part], -1)
-            self._sums.add_leaves(leaf, wide[part], weight, sums)
+            weight = rows.weight[part] if rows.draws else none
+            classes = target.classes[part] if isinstance(target, ClassTarget) else none
+            self._sums.add_leaves(node[t, part], place, classes, weight, wide[part], sums)
         return sums.reshape(len(leaves), n_classes * n_planes)
 
-    def rows_of_leaves(
-        self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray
-    ) -> Iterator[tuple[int, slice, np.ndarray]]:
-        """Yield trees, slices of rows, and the index in ``leaves`` of each row's node, or -1."""
-        place = np.full(len(frontier) + 1, -1)  # the last one is that of closed rows
-        place[leaves] = np.arange(len(leaves))
-        for t, own in enumerate(node if len(leaves) else []):
-            for start in range(0, len(own), ROWS_AT_ONCE):
-                part = slice(start, min(start + ROWS_AT_ONCE, len(own)))
-                yield t, part, place[own[part]]
+    def record_leaves(
+        self,
+        node: np.ndarray,
+        frontier: Frontier,
+        leaves: np.ndarray,
+        number: np.ndarray,
+        found: np.ndarray,
+    ) -> None:
+        """Set ``found``, int32 (trees, n), to the ``number`` of the leaf of each row in one."""
+        table = _table(frontier, leaves, number)
+        for t, part in _slices(node if len(leaves) else node[:0]):
+            self._sums.record_leaves(node[t, part], table, found[t, part])
 
     def codes_of(self, used: np.ndarray) -> np.ndarray:
         """The codes of some ascending rows: uint8 (F, r)."""
@@ -211,6 +195,20 @@ class BlockPasses:
             features = slice(chunk.first, chunk.first + len(chunk.codes))
             codes[features, a:b] = chunk.codes[:, used[a:b] - chunk.rows.start]
         return codes
+
+
+def _table(frontier: Frontier, nodes: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The values of some nodes, -1 for others: int64 (m + 1,), after that of closed rows."""
+    found = np.full(len(frontier) + 1, -1)
+    found[1 + nodes] = value
+    return found
+
+
+def _slices(node: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Trees, and slices of their rows."""
+    for t, own in enumerate(node):
+        for start in range(0, len(own), ROWS_AT_ONCE):
+            yield t, slice(start, min(start + ROWS_AT_ONCE, len(own)))
 
 
 def _without_codes(rows: slice) -> CodeChunk:

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from gpuboost.backends.numpy.groups import dense_histogram
-from gpuboost.backends.numpy.rows import RowBlock
+from gpuboost.backends.numpy.rows import RowBlock, block_of
+from gpuboost.engine.targets import Target, TreeRows
+from gpuboost.engine.task import GrowTask
 
 CLOSED = -1  # node of a row that is in no open node
-
-
-@dataclass(frozen=True)
-class ChunkRows:
-    """The rows of a block that are added to histograms, for one tree.
-
-    Attributes
-    ----------
-    place : uint32 (r,)
-        Position of each row in the block; the rows of a histogram are contiguous.
-    starts : int64 (slots + 1,)
-        First of the rows of each histogram, then r.
-    block : RowBlock
-        Weights, gradients or classes of the rows.
-    """
-
-    place: np.ndarray
-    starts: np.ndarray
-    block: RowBlock
 
 
 @dataclass(frozen=True)
@@ -50,7 +33,7 @@ class Pending:
 
 
 class BlockSums(Protocol):
-    """The passes over rows, which Numba compiles.
+    """The passes over the rows of a batch of trees, which Numba compiles.
 
     Attributes
     ----------
@@ -60,17 +43,30 @@ class BlockSums(Protocol):
 
     cell: int
 
-    def choose(
-        self, node: np.ndarray, slot: np.ndarray, n_slots: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The fields ``place`` and ``starts`` of `ChunkRows`.
+    def rows_of(
+        self,
+        tree: int,
+        rows: slice,
+        node: np.ndarray,
+        slot: np.ndarray,
+        n_slots: int,
+        signs: np.ndarray | None,
+    ) -> Any:
+        """The rows of a block that are added to histograms, as `add` takes them, or None.
 
-        ``node``, int32 (r,), has the nodes of the rows of a block, and ``slot``, int64 (m,), the
-        histogram of each node; both are negative where there is none.
+        Parameters
+        ----------
+        tree : int
+            Number of the tree in the batch.
+        rows : slice
+            The rows of the block.
+        node : int32 (r,)
+            Their nodes.
+        slot : int64 (m,)
+            Histogram of each node, of ``n_slots``; negative for none, as nodes are.
+        signs : int8 (r, K) or None
+            For medians, the sign of each row.
         """
-
-    def prepared(self, rows: ChunkRows) -> Any:
-        """The rows as `add` takes them."""
 
     def add(
         self,
@@ -96,33 +92,90 @@ class BlockSums(Protocol):
         """
 
     def add_leaves(
-        self, leaf: np.ndarray, wide: np.ndarray, weight: np.ndarray, sums: np.ndarray
+        self,
+        node: np.ndarray,
+        place: np.ndarray,
+        classes: np.ndarray,
+        weight: np.ndarray,
+        wide: np.ndarray,
+        sums: np.ndarray,
     ) -> None:
-        """Add ``wide``, int64 (r, P), times ``weight`` if it is not empty, to the rows of ``sums``.
+        """Add the rows of leaves to their sums.
 
-        ``leaf``, int64 (r,), is the row of ``sums``, negative for none.
+        Parameters
+        ----------
+        node : int32 (r,)
+            Nodes of rows.
+        place : int64 (m + 1,)
+            Row of ``sums`` of closed rows and of each node, negative for none.
+        classes : int32 (r,) or (0,)
+            Added to ``place``.
+        weight : int32 (r,) or (0,)
+            Factor of ``wide``.
+        wide : int64 (r, P)
+            What is added.
+        sums : int64 (s, P)
         """
+
+    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
+        """Set ``found``, int32 (r,), to ``number[1 + node]`` where that is not negative."""
+
+
+def signed_block(
+    target: Target, of_tree: TreeRows, rows: slice, place: np.ndarray, signs: np.ndarray | None
+) -> RowBlock:
+    """The rows at some places of a block; with ``signs``, these are their gradients."""
+    block = block_of(target, of_tree, rows.start + place.astype(np.int64))
+    if signs is None:
+        return block
+    return replace(block, gradient=signs[place] * block.hessian[:, None])
+
+
+@dataclass(frozen=True)
+class ChunkRows:
+    """The rows of a block that are added to histograms, for one tree.
+
+    Attributes
+    ----------
+    place : int64 (r,)
+        Position of each row in the block; the rows of a histogram are contiguous.
+    starts : int64 (slots + 1,)
+        First of the rows of each histogram, then r.
+    block : RowBlock
+        Weights, gradients or classes of the rows.
+    """
+
+    place: np.ndarray
+    starts: np.ndarray
+    block: RowBlock
 
 
 class NumpyBlockSums:
     """`BlockSums` in NumPy."""
 
-    def __init__(self, n_channels: int, counted: bool) -> None:
-        self._n_channels, self._counted, self.cell = n_channels, counted, 1 + n_channels + counted
+    def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows]) -> None:
+        self._target, self._tree_rows = task.target, tree_rows
+        self._counted = task.options.min_samples_leaf > 1
+        self.cell = 1 + task.target.n_channels + self._counted
 
-    def choose(
-        self, node: np.ndarray, slot: np.ndarray, n_slots: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of each histogram."""
+    def rows_of(
+        self,
+        tree: int,
+        rows: slice,
+        node: np.ndarray,
+        slot: np.ndarray,
+        n_slots: int,
+        signs: np.ndarray | None,
+    ) -> ChunkRows | None:
+        """The rows of a block, sorted by their histograms."""
         own = np.where(node >= 0, slot[np.maximum(node, 0)], -1)
         place = np.flatnonzero(own >= 0)
+        if not len(place):
+            return None
         place = place[np.argsort(own[place], kind="stable")]
         counts = np.bincount(own[place], minlength=n_slots)
-        return place.astype(np.uint32), np.append(0, np.cumsum(counts))
-
-    def prepared(self, rows: ChunkRows) -> ChunkRows:
-        """The rows themselves."""
-        return rows
+        block = signed_block(self._target, self._tree_rows[tree], rows, place, signs)
+        return ChunkRows(place, np.append(0, np.cumsum(counts)), block)
 
     def add(
         self,
@@ -134,7 +187,7 @@ class NumpyBlockSums:
     ) -> None:
         """Add rows to histograms, tree by tree and feature by feature."""
         _, n_slots, width, _ = histogram.shape
-        shape = n_slots, width, self._n_channels
+        shape = n_slots, width, self._target.n_channels
         for own in rows:
             base = np.repeat(np.arange(n_slots) * width, np.diff(own.starts))
             for feature, column in enumerate(codes, first):
@@ -154,9 +207,24 @@ class NumpyBlockSums:
         count += np.bincount(moved[place >= 0], minlength=len(count))
 
     def add_leaves(
-        self, leaf: np.ndarray, wide: np.ndarray, weight: np.ndarray, sums: np.ndarray
+        self,
+        node: np.ndarray,
+        place: np.ndarray,
+        classes: np.ndarray,
+        weight: np.ndarray,
+        wide: np.ndarray,
+        sums: np.ndarray,
     ) -> None:
-        """Add the rows of leaves."""
+        """Add the rows of leaves to their sums."""
+        leaf = place[1 + node]
         at = np.flatnonzero(leaf >= 0)
-        own = wide[at]
-        np.add.at(sums, leaf[at], own * weight[at, None] if len(weight) else own)
+        leaf, own = leaf[at], wide[at]
+        if len(classes):
+            leaf = leaf + classes[at]
+        np.add.at(sums, leaf, own * weight[at, None] if len(weight) else own)
+
+    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
+        """Set the leaves of rows that are in one."""
+        leaf = number[1 + node]
+        at = np.flatnonzero(leaf >= 0)
+        found[at] = leaf[at]
