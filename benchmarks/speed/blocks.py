@@ -66,12 +66,23 @@ CASES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--only", metavar="TEXT", help="cases whose name contains this")
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="6M x 1,000 instead, in a process of limited memory: 30 minutes, 20 GB of disk",
+    )
     parser.add_argument("--repeat", type=int, default=3, help="default: %(default)s")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure each case; return 1 if models differ."""
     results, differs = Results("blocks", result_path(args.name or "blocks"), again=args.again), 0
+    if args.large:
+        from benchmarks.speed import large_blocks
+
+        results.add("large", found := large_blocks.measure(args.n_jobs))
+        print("\n".join(f"{name:20} {value}" for name, value in found.items()))
+        return 0
     for case in CASES:
         if args.only and args.only not in case.name:
             continue

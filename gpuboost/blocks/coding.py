@@ -15,6 +15,7 @@ from gpuboost.data.validation import check_features
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 
 CODED_COLUMNS = 16  # columns that are read and binned together, if the memory allows
+BYTES_PER_VALUE = 24  # of a value while it is read and binned
 _MISSING_CODE = 255  # until all columns have their bins; codes of values are at most 254
 
 Bin = Callable[[Any, BinRule], BinnedMatrix]
@@ -126,7 +127,7 @@ def _code_groups(
     n_missing = np.zeros(len(names), np.int64)
     n_rows = columns.n_rows
     stored = make_codes(len(names), n_rows, memory_limit)
-    size = max(1, min(CODED_COLUMNS, memory_limit // (4 * 24 * n_rows)))
+    size = columns_at_once(n_rows, memory_limit)
     for first in range(0, len(names), size):
         binned = read(first, names[first : first + size])
         n_missing[first : first + size] = binned.n_missing
@@ -135,6 +136,11 @@ def _code_groups(
                 codes = np.where(codes == binned.missing_code, np.uint8(_MISSING_CODE), codes)
             store(stored, feature, codes)
     return stored, n_missing
+
+
+def columns_at_once(n_rows: int, memory_limit: int) -> int:
+    """Number of columns that are read and binned together, in a quarter of the memory limit."""
+    return max(1, min(CODED_COLUMNS, memory_limit // (4 * BYTES_PER_VALUE * n_rows)))
 
 
 def _finished(

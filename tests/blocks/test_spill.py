@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,31 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     )
     assert done.stdout == "[]\n" and done.returncode == -9
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_fits_that_are_killed_at_random_leave_nothing_behind(tmp_path: Path) -> None:
+    """Processes that stream, bin and grow are killed at random moments."""
+    program = (
+        "import numpy as np, pyarrow as pa\n"
+        "from gpuboost import Dataset, RandomForestRegressor\n"
+        "X = np.random.default_rng(0).standard_normal((20_000, 30))\n"
+        "table = pa.table({str(i): column for i, column in enumerate(X.T)})\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    data = Dataset.from_batches([table] * 3, label='0', memory_limit=100_000)\n"
+        "    RandomForestRegressor(5, max_depth=3, device='numpy').fit(data, data.y)\n"
+    )
+    where, rng = {**os.environ, "TMPDIR": str(tmp_path)}, np.random.default_rng(0)
+    for _ in range(8):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], env=where, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        time.sleep(rng.random() * 2)
+        process.kill()
+        assert process.wait() == -9 and not list(tmp_path.iterdir())
+        process.stdout.close()
 
 
 def test_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:

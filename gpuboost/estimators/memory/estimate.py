@@ -1,4 +1,4 @@
-"""Estimates of the device memory of a fit, made before it starts."""
+"""Estimates of the memory of a fit, made before it starts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.memory import shape_only_fit
+from gpuboost.estimators.memory.blocked_fit import blocked_peak
 from gpuboost.estimators.memory.shape_only_fit import ShapeOnlyTable
 
 NO_BUDGET = 1 << 62
@@ -36,8 +37,9 @@ def estimate_memory(
     weighted: bool = False,
     dtype: Any = np.float32,
     memory_budget: int | None = None,
+    memory_limit: int | None = None,
 ) -> int:
-    """Estimate the peak memory of a fit on a CUDA device, in bytes.
+    """Estimate the peak memory of a fit in bytes: on a CUDA device, or on the host in blocks.
 
     X is assumed to be on the host. Trees of limited depth (at most 32) or number of leaves (at most
     64) are assumed to be full, as far as the number of rows allows, and other trees to have about
@@ -69,6 +71,10 @@ def estimate_memory(
         that all trees share. With a smaller budget, fewer trees grow at once and levels are
         searched in slices. None means the memory that a fit on the current device could use now,
         or no limit without a device.
+    memory_limit : int, optional
+        The ``memory_limit`` of `Dataset.from_batches`. The estimate is then that of the host, for
+        the dataset and a fit on it, besides the process with its imports; ``dtype`` and
+        ``memory_budget`` do not matter.
 
     Returns
     -------
@@ -109,6 +115,8 @@ def estimate_memory(
             "n_outputs=1"
         )
     estimator = clone(estimator).set_params(random_state=0)
+    if memory_limit is not None:
+        return blocked_peak(estimator, table, integer_at_least("memory_limit", memory_limit, 1))
     budget, shape = _budget(memory_budget)
     size = n_features, n_samples, table.dtype.itemsize
     binning = binning_peak(*size, table.weighted, budget)

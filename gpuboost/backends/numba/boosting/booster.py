@@ -141,9 +141,9 @@ class NumbaBooster(HostBooster):
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
         """The rows of one tree with integer gradients and weights."""
-        if columns.stop - columns.start > 1 or made.whole is not None:
+        if columns.stop - columns.start > 1:
             return super().quantised(made, scale, columns, key)
-        return rows_of_tree(made, scale, columns.start, key)
+        return rows_of_tree(made, scale, columns.start, key, self.task.n_threads)
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,); ``column`` is as in `HostBooster.leaves`."""

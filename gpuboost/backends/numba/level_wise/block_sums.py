@@ -49,7 +49,7 @@ MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share 
 
 
 @entry
-def pack_rows(weight, value, times_weight, packing, word):
+def pack_words(weight, value, times_weight, packing, word):
     """Set the word of each row; gradients are values, or values times weights."""
     for i in range(word.size):
         hessian = np.int64(weight[i])
@@ -292,7 +292,7 @@ def _words_of(target: Target, rows: TreeRows, counted: bool) -> TreeWords | None
     if packing.block < FEW_ROWS:
         return None
     word, reference = np.empty(len(weight), np.int64), by_reference(packing)
-    pack_rows(weight, value, times_weight, reference, word)
+    pack_words(weight, value, times_weight, reference, word)
     return TreeWords(word, reference, min(packing.block, MAX_PART_ROWS))
 
 

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpuboost.backends.numpy.batches import WATCHED_TREES
-from gpuboost.backends.numpy.blocks.passes import ROWS_AT_ONCE, BlockPasses
-from gpuboost.backends.numpy.blocks.rows import rows_by_node, taken, with_starts
-from gpuboost.backends.numpy.blocks.sums import CLOSED, BlockSums, NumpyBlockSums
+from gpuboost.backends.numpy.blocks.passes import BlockPasses
+from gpuboost.backends.numpy.blocks.rows import rows_by_node, set_roots, taken, with_starts
+from gpuboost.backends.numpy.blocks.sums import BlockSums, NumpyBlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
-from gpuboost.backends.numpy.rows import Candidates, RowBlock, block_of, make_roots
+from gpuboost.backends.numpy.rows import Candidates, RowBlock
 from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.growth.frontier import Frontier, Splits
@@ -64,9 +64,9 @@ def grow_batches(
     blocks = task.matrix.stored
     assert isinstance(blocks, CodeBlocks)
     task = replace(task, memory_budget=max(blocks.memory_limit // 2, 1))
-    size = max(1, task.memory_budget // (4 * BYTES_PER_TREE_ROW * task.matrix.n_samples))
-    size = min(size, WATCHED_TREES) if task.is_watched else size
     trees = list(task.trees)
+    size = trees_of_batch(len(trees), task.matrix.n_samples, blocks.memory_limit)
+    size = min(size, WATCHED_TREES) if task.is_watched else size
     for first in range(0, len(trees), size):
         batch = trees[first : first + size]
 
@@ -76,6 +76,11 @@ def grow_batches(
         ops = grow_levels(begin, task)
         yield ops.end_batch(), ops.leaves() if with_leaves else np.zeros((len(batch), 0), np.int32)
         del ops  # before the next batch takes memory
+
+
+def trees_of_batch(n_trees: int, n_samples: int, memory_limit: int) -> int:
+    """Number of trees that grow together."""
+    return max(1, min(n_trees, memory_limit // (8 * BYTES_PER_TREE_ROW * n_samples)))
 
 
 class BlockLevelOps(LeafRowOps):
@@ -120,26 +125,8 @@ class BlockLevelOps(LeafRowOps):
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
-        n, m, k = task.matrix.n_samples, len(trees), task.target.n_channels
-        node = np.full((m, n), CLOSED, np.int32)
-        count, hessian = np.zeros(m, np.int64), np.zeros(m, np.int64)
-        gradient = np.zeros((m, k), np.int64)
-        for t, own in enumerate(tree_rows):
-            node[t, own.mask] = t
-            for start in range(0, n, ROWS_AT_ONCE):
-                part = slice(start, min(start + ROWS_AT_ONCE, n))
-                inside = node[t, part] >= 0
-                row = part if inside.all() else start + np.flatnonzero(inside)
-                block = block_of(task.target, own, row)
-                count[t] += len(block.hessian)
-                hessian[t] += block.hessian.sum()
-                if block.gradient is not None:
-                    gradient[t] += block.gradient.sum(axis=0)
-                else:
-                    assert block.label is not None
-                    np.add.at(gradient[t], block.label, block.hessian)
-        of_rows = {"start": count, "count": count, "hessian": hessian, "gradient": gradient}
-        roots = make_roots(task, trees, **of_rows)
+        node = np.empty((len(trees), task.matrix.n_samples), np.int32)
+        roots = set_roots(task, trees, tree_rows, node)
         ops = cls(task, trees, tree_rows, roots)
         ops._with_leaves = with_leaves
         return ops, node, roots

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.numpy.blocks.rows import row_slices
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
     BlockSums,
@@ -23,7 +24,6 @@ from gpuboost.engine.targets import ClassTarget, TreeRows
 from gpuboost.engine.task import MISSING_LEFT, GrowTask
 
 PRIVATE_BYTES = 32 << 20  # of histograms, up to which each thread has its own, and blocks
-ROWS_AT_ONCE = 1 << 18  # whose targets and weights are converted together, without codes
 
 
 class BlockPasses:
@@ -155,7 +155,7 @@ class BlockPasses:
 
     def open_rows(self, node: np.ndarray) -> Any:
         """Yield trees, some of their open rows, and the nodes of these."""
-        for t, part in _slices(node):
+        for t, part in row_slices(node):
             at = np.flatnonzero(node[t, part] >= 0)
             yield t, part.start + at, node[t, part][at]
 
@@ -166,7 +166,7 @@ class BlockPasses:
         target, (n_classes, n_planes) = self._task.target, shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
         place = _table(frontier, leaves, np.arange(len(leaves)) * n_classes)
-        for t, part in _slices(node if len(leaves) else node[:0]):
+        for t, part in row_slices(node if len(leaves) else node[:0]):
             rows, none = self._tree_rows[t], np.zeros(0, np.int32)
             wide: Any = target.wide if rows.wide is None else rows.wide
             weight = rows.weight[part] if rows.draws else none
@@ -184,7 +184,7 @@ class BlockPasses:
     ) -> None:
         """Set ``found``, int32 (trees, n), to the ``number`` of the leaf of each row in one."""
         table = _table(frontier, leaves, number)
-        for t, part in _slices(node if len(leaves) else node[:0]):
+        for t, part in row_slices(node if len(leaves) else node[:0]):
             self._sums.record_leaves(node[t, part], table, found[t, part])
 
     def codes_of(self, used: np.ndarray) -> np.ndarray:
@@ -202,13 +202,6 @@ def _table(frontier: Frontier, nodes: np.ndarray, value: np.ndarray) -> np.ndarr
     found = np.full(len(frontier) + 1, -1)
     found[1 + nodes] = value
     return found
-
-
-def _slices(node: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Trees, and slices of their rows."""
-    for t, own in enumerate(node):
-        for start in range(0, len(own), ROWS_AT_ONCE):
-            yield t, slice(start, min(start + ROWS_AT_ONCE, len(own)))
 
 
 def _without_codes(rows: slice) -> CodeChunk:
