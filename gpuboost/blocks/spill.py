@@ -114,7 +114,7 @@ class SpilledCodes(CodeBlocks):
     ) -> Iterator[CodeChunk]:
         """Yield the codes chunk by chunk: of all or some ascending features and all or some blocks.
 
-        A thread reads the next chunk while the caller uses the last one.
+        A thread reads the next chunk from the file while the caller uses the last one.
         """
         parts = [
             (block, first, last)
@@ -137,7 +137,8 @@ class SpilledCodes(CodeBlocks):
             coming = None
             for number in range(len(parts)):
                 chunk = read(number) if coming is None else coming.result()
-                if number + 1 < len(parts):
+                coming = None
+                if number + 1 < len(parts) and parts[number + 1][0] >= len(self._kept):
                     coming = reader.submit(read, number + 1)
                 yield chunk
 
