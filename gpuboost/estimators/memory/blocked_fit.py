@@ -10,7 +10,7 @@ import numpy as np
 from gpuboost.backends.numpy.blocks.level_ops import trees_of_batch
 from gpuboost.blocks.coding import BYTES_PER_VALUE, columns_at_once
 from gpuboost.blocks.spill import fits_memory
-from gpuboost.engine.targets import Target
+from gpuboost.engine.targets import ClassTarget, Target
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.memory import shape_only_fit
@@ -28,7 +28,7 @@ def blocked_peak(estimator: Any, table: ShapeOnlyTable, memory_limit: int) -> in
     n, n_codes = table.n_samples, table.n_samples * table.n_features
     codes = n_codes if fits_memory(n_codes, memory_limit) else memory_limit // 2
     labels = n * _FLOAT * (table.n_outputs + table.weighted)
-    reading = n * BYTES_PER_VALUE * columns_at_once(n, memory_limit)
+    reading = n * 2 * BYTES_PER_VALUE * columns_at_once(n, memory_limit)
     growing = n * _row_bytes(estimator, table, memory_limit) + memory_limit // 2
     return codes + labels + max(reading, growing)
 
@@ -47,13 +47,14 @@ def _row_bytes(estimator: Any, table: ShapeOnlyTable, memory_limit: int) -> int:
         return of_round + weights + in_tree * trees_of_batch(n_trees, table.n_samples, memory_limit)
     if isinstance(estimator, AdaBoost):
         rounds = shape_only_fit.adaboost_reweight_task(estimator, few)
-        return _FLOAT * 4 + weights + _target_bytes(rounds.objective.target) + _IN_TREE + 16
+        return _FLOAT * 2 + weights + _target_bytes(rounds.objective.target) + _IN_TREE + 16
     trees = shape_only_fit.grow_task(estimator, few)
     together = trees_of_batch(len(trees.trees), table.n_samples, memory_limit)
     return _FLOAT + weights + _target_bytes(trees.target) + _IN_TREE * together
 
 
 def _target_bytes(target: Target) -> int:
-    """Bytes of a row in a target."""
+    """Bytes of a row in a target while it is made; targets of regression need temporary arrays."""
     own = [getattr(target, name) for name in target.row_arrays]
-    return sum(array[:1].nbytes for array in own if isinstance(array, np.ndarray))
+    n_bytes = sum(array[:1].nbytes for array in own if isinstance(array, np.ndarray))
+    return n_bytes if isinstance(target, ClassTarget) else 4 * n_bytes
