@@ -131,14 +131,14 @@ def problem_of(task: GrowTask, weights: Weights) -> Reference:
     limits: Limits = limits_of(task.options, task.target, weights)
     scratch = make_scratch(0, n_features)
     scratch.of_tree[1] = min_category(task.options, weights.root_hessian)
-    records = (
-        matrix_of(without_codes),
-        limits,
-        constraints_of(task.options, n_features),
-        choose_gradient_packing(1, 1, False),
-        scratch,
+    draft = Problem(
+        by_reference(matrix_of(without_codes)),
+        by_reference(limits),
+        by_reference(constraints_of(task.options, n_features)),
+        by_reference(choose_gradient_packing(1, 1, False)),
+        by_reference(scratch),
+        NO_PLUGINS,
     )
-    parts = [by_reference(own) for own in records]
-    draft = by_reference(Problem(*parts, NO_PLUGINS))
-    plugins = plugins_of(draft.kind, limits, bool(matrix.mapper.is_categorical.any()), False)
-    return by_reference(Problem(*parts, plugins))
+    has_categories = bool(matrix.mapper.is_categorical.any())
+    plugins = plugins_of(by_reference(draft).kind, limits, has_categories, depth_first=False)
+    return by_reference(draft._replace(plugins=plugins))

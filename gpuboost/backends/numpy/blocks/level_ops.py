@@ -186,13 +186,15 @@ class BlockLevelOps(LeafRowOps):
         """Leaf sums of nodes that are not split, 0 for others; for medians, of all nodes."""
         if self._inner is not None:
             return self._inner.leaf_sums(rows, frontier, candidates, accepted)
-        target = self.task.target
-        self._record_leaves(rows, frontier, np.flatnonzero(~accepted))
+        target, leaves = self.task.target, np.flatnonzero(~accepted)
+        number = len(self._tree) + leaves
+        self._tree = np.append(self._tree, frontier.tree)
+        if self._with_leaves:
+            self._passes.record_leaves(rows, frontier, leaves, number, self._node)
         if target.by_median:
             assert self._level_rows is not None
             return self._median_sums(self._level_rows, with_starts(frontier))
         wide = target.wide if self.tree_rows[0].wide is None else self.tree_rows[0].wide
-        leaves = np.flatnonzero(~accepted)
         if isinstance(target, ClassTarget) and wide is None:
             of_leaves = self._sums_of(None, frontier.take(leaves))  # type: ignore[arg-type]
         else:
@@ -256,13 +258,6 @@ class BlockLevelOps(LeafRowOps):
             np.minimum.at(low, node[own], value)
             np.maximum.at(high, node[own], value)
         return np.all(low >= high, axis=1)
-
-    def _record_leaves(self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray) -> None:
-        """Record the leaf of each row that is in a leaf of this level."""
-        number = len(self._tree) + leaves
-        self._tree = np.append(self._tree, frontier.tree)
-        if self._with_leaves:
-            self._passes.record_leaves(node, frontier, leaves, number, self._node)
 
     def leaves(self) -> np.ndarray:
         """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
