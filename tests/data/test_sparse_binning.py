@@ -189,7 +189,7 @@ def test_rows_of_a_sparse_dataset_stay_sparse(rows: Any) -> None:
 def test_a_part_of_a_sparse_dataset_is_dense_at_a_time(
     n_codes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binned, "_SPARSE_BLOCK_CODES", n_codes)
+    monkeypatch.setattr(binned, "_HOST_BLOCK_CODES", n_codes)
     data, X, y = sparse_dataset()
     found = list(binned.code_blocks(data.binned))
     assert [len(block) for _, block in found[:-1]] == [max(8, n_codes // 200 // 8 * 8)] * (

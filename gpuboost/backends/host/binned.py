@@ -10,9 +10,9 @@ from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.code_blocks import CodeBlocks
 
-HOST_ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time
+HOST_ROWS_PER_BLOCK = 2**15  # rows converted to floats at a time, if they have few features
+_HOST_BLOCK_CODES = 2**22  # that become floats at a time, if rows have many features
 DEVICE_ROWS_PER_BLOCK = 2**20  # the same, on a device
-_SPARSE_BLOCK_CODES = 2**22  # of a sparse matrix that become dense at a time
 
 
 def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
@@ -30,11 +30,15 @@ def code_blocks(matrix: BinnedMatrix) -> Iterator[tuple[slice, np.ndarray]]:
         start += len(codes)
 
 
+def _host_rows(n_features: int) -> int:
+    """Number of rows that are converted at a time on the host, a multiple of 8."""
+    return max(8, min(HOST_ROWS_PER_BLOCK, _HOST_BLOCK_CODES // n_features // 8 * 8))
+
+
 def _row_blocks(stored: np.ndarray | SparseCodes | CodeBlocks) -> Iterator[np.ndarray]:
     """Yield the codes of some rows after another: uint8 (n, F)."""
     if isinstance(stored, SparseCodes):
-        size = min(HOST_ROWS_PER_BLOCK, _SPARSE_BLOCK_CODES // stored.shape[0] // 8 * 8)
-        yield from stored.row_blocks(max(8, size))
+        yield from stored.row_blocks(_host_rows(stored.shape[0]))
         return
     if isinstance(stored, CodeBlocks):
         codes = np.empty((stored.shape[0], 0), np.uint8)
@@ -47,7 +51,7 @@ def _row_blocks(stored: np.ndarray | SparseCodes | CodeBlocks) -> Iterator[np.nd
                 yield from _row_blocks(codes)
         return
     xp = array_module(stored)
-    size = HOST_ROWS_PER_BLOCK if xp is np else DEVICE_ROWS_PER_BLOCK
+    size = _host_rows(len(stored)) if xp is np else DEVICE_ROWS_PER_BLOCK
     for start in range(0, stored.shape[1], size):
         with working_on(stored):
             codes = xp.ascontiguousarray(stored[:, start : start + size].T)
