@@ -91,7 +91,7 @@ class FileSource(ColumnSource):
         try:
             # Arrow's own pool keeps what is freed, 10 MB with 1,500 columns.
             table = self.dataset.to_table(columns=list(names), memory_pool=pa.system_memory_pool())
-        except Exception as error:
+        except Exception:
             self.check_unchanged()
             raise
         self.check_unchanged(table.num_rows)

@@ -52,6 +52,12 @@ def options_of_files() -> dict[str, click.Parameter]:
 @click.option(
     "--checkpoint", metavar="PATH", help="Save the state here, and resume from it if it exists."
 )
+@click.option(
+    "--memory-limit",
+    type=options.SizeType(),
+    metavar="SIZE",
+    help="Read Parquet or Arrow files in parts, and use this much memory for them, such as 4GB.",
+)
 @options.DEVICE
 @options.SEED
 @options.NO_HEADER
@@ -60,7 +66,9 @@ def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: 
     """Train a model on TABLE and save it.
 
     TABLE is CSV, TSV, Parquet, Arrow, Feather or npy, also compressed by gzip; - is standard input.
-    Strings become categories. Whether to train a classifier or a regressor follows from the target.
+    A folder, or a pattern in quotes such as 'data/*.parquet', of Parquet or Arrow files is read in
+    parts, as is a single file with --memory-limit. Strings become categories. Whether to train a
+    classifier or a regressor follows from the target.
 
     Ctrl-C ends the training and saves the trees so far.
     """

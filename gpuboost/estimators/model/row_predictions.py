@@ -74,7 +74,8 @@ def write_predictions(
 
     The columns are those of ``keep``, followed by "prediction", "probability_<class>",
     "log_probability_<class>", "raw", "raw_<class>" or "leaf_<tree>", by the method. Several outputs
-    are numbered, as in "prediction_0" and "probability_0_<class>".
+    are numbered, as in "prediction_0" and "probability_0_<class>"; with several trees in a round of
+    boosting, names are "leaf_<round>_<tree>".
 
     Parameters
     ----------
@@ -148,10 +149,14 @@ def named_columns(
     ----------
     name : str
         Beginning of all names.
-    values : ndarray of shape (n_rows,) or (n_rows, n_columns), or a list of these
+    values : ndarray, or list of ndarray
+        Of shape (n_rows,), (n_rows, n_columns) or (n_rows, n_parts, n_columns); a list has an array
+        for each part.
     labels : sequence, or a list of these
         What the columns stand for; None numbers them.
     """
+    if isinstance(values, np.ndarray) and values.ndim > 2:
+        values = list(values.swapaxes(0, 1))
     if isinstance(values, list):
         parts = [
             named_columns(f"{name}_{k}", own, None if labels is None else labels[k])
