@@ -102,7 +102,8 @@ class RowBatches:
             check_same_columns(first, own, f"batch {number}")
             number, n_rows = number + 1, n_rows + table.num_rows
             table = table.select(list(names)) if self.has_names else table
-            size = max(1, min(BATCH_ROWS, BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+            n_parts = max(1, -(-table.num_rows // BATCH_ROWS), round(table.nbytes / BATCH_BYTES))
+            size = max(1, -(-table.num_rows // n_parts))
             if self.has_names:
                 given = table
             elif nw.dependencies.is_pandas_dataframe(given):

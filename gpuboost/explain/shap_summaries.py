@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from os import PathLike
 from typing import Any
@@ -59,7 +60,9 @@ def shap_batches(
 def _explanations(model: Any, X: Any, background: Any) -> Iterator[Explanation]:
     """The explanation of X, or of each batch of a source."""
     if is_source(X):
-        return (explanation_of(model, rows, background) for rows in feature_batches(model, X))
+        # A generator would keep a batch until the next one is read.
+        explain = partial(explanation_of, model, background=background)
+        return map(explain, feature_batches(model, X))
     return iter([explanation_of(model, X, background)])
 
 
