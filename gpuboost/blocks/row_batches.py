@@ -90,10 +90,14 @@ class RowBatches:
         Raises
         ------
         ValueError
-            There is no row, or a table has other columns or types than the first.
+            There is no row, a name is repeated, or a table has other columns or types than the
+            first.
         SourceChangedError
             A file changed while it was read.
         """
+        repeated = [name for name in names if self.names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"this source has several columns {repeated[0]!r}; rename them")
         first, number, n_rows = None, 0, 0
         for given in self._read(names):
             table, _ = arrow_table(given, number)
@@ -172,7 +176,8 @@ def _batches_of(
     of_folders = ds.get_partition_keys(fragment.partition_expression)
     with fragment.open() as file:
         reader = ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
-        for batch in reader.iter_batches(size, columns=inside):
+        groups = [group.id for group in fragment.row_groups]
+        for batch in reader.iter_batches(size, row_groups=groups, columns=inside):
             arrays = [
                 batch.column(name)
                 if name in inside

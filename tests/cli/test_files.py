@@ -152,7 +152,7 @@ WRONG_FILES = {
     "x.arrow": "cannot read 'x.arrow' as Parquet or Arrow: ",
     "x.stream": "cannot read 'x.stream' as Parquet or Arrow: ",
     "none.parquet": "'none.parquet' has no rows",
-    "twice.parquet": "the table has several columns 'age'",
+    "twice.parquet": "cannot read 'twice.parquet' as Parquet or Arrow: ",
     "absent.parquet": "absent.parquet: No such file or directory",
     "absent*.parquet": "no Parquet or Arrow file found at absent*.parquet",
     "texts": "no Parquet or Arrow file found at texts",

@@ -37,7 +37,7 @@ def predict_batches(
         If it has feature names, it gets the columns of these names; other columns are ignored.
     source : object
         Parquet or Arrow files, a stream, an iterable of tables or another source of
-        `Dataset.from_batches`, or one table.
+        `Dataset.from_batches`, or a data frame.
     method : str
         "predict", "predict_proba", "predict_log_proba", "decision_function", "predict_raw" or
         "apply", if the model has it.
