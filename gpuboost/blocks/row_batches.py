@@ -90,14 +90,10 @@ class RowBatches:
         Raises
         ------
         ValueError
-            There is no row, a name is repeated, or a table has other columns or types than the
-            first.
+            There is no row, or a table has other columns or types than the first.
         SourceChangedError
             A file changed while it was read.
         """
-        repeated = [name for name in names if self.names.count(name) > 1]
-        if repeated:
-            raise ValueError(f"this source has several columns {repeated[0]!r}; rename them")
         first, number, n_rows = None, 0, 0
         for given in self._read(names):
             table, _ = arrow_table(given, number)
