@@ -172,8 +172,7 @@ def _batches_of(
     of_folders = ds.get_partition_keys(fragment.partition_expression)
     with fragment.open() as file:
         reader = ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
-        groups = [group.id for group in fragment.row_groups]
-        for batch in reader.iter_batches(size, row_groups=groups, columns=inside):
+        for batch in reader.iter_batches(size, columns=inside):
             arrays = [
                 batch.column(name)
                 if name in inside

@@ -199,15 +199,6 @@ def test_repeated_names(tmp_path: Path) -> None:
         gb.predict_batches(fitted("boosting"), tmp_path)
 
 
-def test_some_row_groups_of_a_file(tmp_path: Path) -> None:
-    pq.write_table(IDS, tmp_path / "1.parquet", row_group_size=100)
-    (whole,) = ds.dataset(tmp_path / "1.parquet").get_fragments()
-    part = whole.subset(row_group_ids=[3, 4])
-    dataset = ds.FileSystemDataset([part], IDS.schema, ds.ParquetFileFormat())
-    found = pa.concat_tables(RowBatches(dataset).read(["id"]))
-    assert found["id"].to_pylist() == list(range(300, 500))
-
-
 def test_files_that_change(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "1.parquet")
     found = gb.predict_batches(fitted("boosting"), tmp_path)
