@@ -21,6 +21,7 @@ from gpuboost.blocks.sources import (
 BATCH_ROWS, BATCH_BYTES = 131_072, 64 << 20  # maxima of a batch
 _READ_BYTES = 1 << 16  # of a column of a Parquet file, at a time
 _VARIABLE_BYTES = 32  # assumed of a string and of other values without a fixed size
+_NO_ROWS = "this source has no rows; give at least one table with rows"
 
 
 def is_source(X: Any) -> bool:
@@ -117,9 +118,6 @@ class RowBatches:
             raise ValueError(_NO_ROWS)
 
 
-_NO_ROWS = "this source has no rows; give at least one table with rows"
-
-
 def _joined(first: Any, others: Iterator[Any]) -> Iterator[Any]:
     """All tables of a stream; `itertools.chain` would keep the first."""
     yield first
@@ -163,7 +161,8 @@ def _batches_of(
     import pyarrow.dataset as ds
     from pyarrow.parquet import ParquetFile
 
-    inside = [name for name in names if name in fragment.physical_schema.names]
+    in_file = set(fragment.physical_schema.names)
+    inside = [name for name in names if name in in_file]
     if not inside or not isinstance(fragment, ds.ParquetFileFragment):
         few = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
         schema = pa.schema(types)
@@ -173,11 +172,10 @@ def _batches_of(
     with fragment.open() as file:
         reader = ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
         for batch in reader.iter_batches(size, columns=inside):
-            arrays = [
-                batch.column(name)
-                if name in inside
-                else pa.array([of_folders.get(name)] * batch.num_rows, types[name])
-                for name in names
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(names))
-            del batch, arrays
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for name in names:
+                if name not in in_file:
+                    value = of_folders.get(name)
+                    columns[name] = pa.array([value] * batch.num_rows, types[name])
+            yield pa.table(columns)
+            del batch, columns
