@@ -73,10 +73,11 @@ def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: 
     Ctrl-C ends the training and saves the trees so far.
     """
     from gpuboost.cli.models import summary, training
+    from gpuboost.cli.models.training_data import TrainOptions
     from gpuboost.cli.output import print_found
 
     found = options.parameters_of_config() | parsed_parameters(parameters)
-    wanted = training.TrainOptions(**given, parameters=found, has_header=not no_header)
+    wanted = TrainOptions(**given, parameters=found, has_header=not no_header)
     report = training.train(wanted)
     print_found(report, as_json, summary.print_training)
     return 130 if report["interrupted"] else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,6 +58,7 @@ def prediction_batches(
         predicted = predicted_columns(model, data.features(names), kind)
         yield data.n_rows, joined_columns(kept, predicted)
         del data, kept, predicted
+        warnings.filterwarnings("ignore", "X has feature names")  # the first batch said it
 
 
 def predicted_columns(model: Any, X: Any, kind: str) -> dict[str, np.ndarray]:
