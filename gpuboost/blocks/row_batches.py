@@ -21,7 +21,7 @@ from gpuboost.blocks.sources import (
 BATCH_ROWS, BATCH_BYTES = 131_072, 64 << 20  # maxima of a batch
 _READ_BYTES = 1 << 16  # of a column of a Parquet file, at a time
 _VARIABLE_BYTES = 32  # assumed of a string and of other values without a fixed size
-_NO_ROWS = "this source has no rows; give at least one table with rows"
+_WITHOUT_ROWS = "this source has no rows; give at least one table with rows"
 
 
 def is_source(X: Any) -> bool:
@@ -74,7 +74,7 @@ class RowBatches:
             tables = tables_of(source)
             first = next(tables, None)
             if first is None:
-                raise ValueError(_NO_ROWS)
+                raise ValueError(_WITHOUT_ROWS)
             table, self.has_names = arrow_table(first, 0)
             self.names, whole = table.schema.names, _joined(first, tables)
             self._read = lambda names: whole
@@ -115,7 +115,7 @@ class RowBatches:
                 yield given[start : start + size]
             del given
         if not n_rows:
-            raise ValueError(_NO_ROWS)
+            raise ValueError(_WITHOUT_ROWS)
 
 
 def _joined(first: Any, others: Iterator[Any]) -> Iterator[Any]:
@@ -169,7 +169,7 @@ def _batches_of(
         yield from fragment.to_batches(schema=schema, columns=list(names), **few)
         return
     of_folders = ds.get_partition_keys(fragment.partition_expression)
-    with fragment.open() as file:
+    with fragment.filesystem.open_input_file(fragment.path) as file:
         reader = ParquetFile(file, pre_buffer=False, buffer_size=_READ_BYTES)
         for batch in reader.iter_batches(size, columns=inside):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
