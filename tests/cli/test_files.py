@@ -309,7 +309,9 @@ def test_sizes(text: str, n_bytes: int, files: Path, run_json: Any, monkeypatch:
     assert given == [n_bytes * 3 // 4, n_bytes // 4]
 
 
-@pytest.mark.parametrize("text", ["4", "0GB", "GB", "-1GB", "4 apples", "1e3MB", "0.5B"])
+@pytest.mark.parametrize(
+    "text", ["4", "0GB", "GB", "-1GB", "4 apples", "1e3MB", "0.5B", "1iB", "9" * 400 + "B"]
+)
 def test_wrong_sizes(text: str, folder: Path, run: Any) -> None:
     status, _, err = run("train", "t.csv", *CLASSES, f"--memory-limit={text}")
     assert status == 2 and f"must be a size such as 500MB, 4GB or 2GiB, got {text}" in err

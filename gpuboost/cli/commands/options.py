@@ -71,7 +71,7 @@ class SizeType(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number of bytes of a text."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?) *([kMGT]?i?)B", str(value), re.IGNORECASE)
+        found = re.fullmatch(r"(\d{1,15}(?:\.\d+)?) *((?:[kMGT]i?)?)B", str(value), re.IGNORECASE)
         n_bytes = 0
         if found is not None:
             unit = found[2].lower()
