@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.blocks.limits import memory_bytes
 from gpuboost.cli.models.choice import DEFAULT_MODEL
 from gpuboost.cli.output import counted, progress, say
 from gpuboost.cli.tables.data import DataTable, without
 from gpuboost.cli.tables.files import FileData, SelectedColumns, open_table, source_of
 from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of, weights_of
 from gpuboost.estimators.inputs.dataset import Dataset
+
+_HELD_OUT_BYTES = 16  # of a value in a table and in the matrix that is made of it
 
 
 @dataclass(frozen=True)
@@ -159,15 +162,18 @@ def read_features(data: TrainingData, estimator: Any, options: TrainOptions) -> 
     """The rows with features that estimators take.
 
     Columns that are read in parts become a `Dataset`, with the bins that the estimator would learn
-    from the same rows. If only the rows held out are read in parts, they become a table.
+    from the same rows. Rows held out become a table if it fits in their share of the memory limit,
+    or if the rows to train on are one; otherwise they have the bins of the others.
     """
     train, valid = data.train, data.valid
     columns = [rows.X for rows in (train, valid) if rows and isinstance(rows.X, SelectedColumns)]
-    n_rows, limit = sum(own.n_rows for own in columns), options.memory_limit
+    n_rows, limit = sum(own.n_rows for own in columns), options.memory_limit or memory_bytes() // 2
+
+    def share(own: SelectedColumns) -> int:
+        return max(1, limit * own.n_rows // n_rows)
 
     def dataset(own: SelectedColumns, **others: Any) -> Dataset:
-        share = None if limit is None else max(1, limit * own.n_rows // n_rows)
-        return Dataset.from_batches(own, memory_limit=share, **others)
+        return Dataset.from_batches(own, memory_limit=share(own), **others)
 
     with progress("reading", sum(len(own.names) for own in columns), "columns") as bar:
         for own in columns:
@@ -179,8 +185,8 @@ def read_features(data: TrainingData, estimator: Any, options: TrainOptions) -> 
                 choice["weight"] = options.weight
             train = replace(train, X=dataset(own, max_bins=estimator.max_bins, **choice))
         if valid is not None and isinstance(valid.X, SelectedColumns):
-            is_binned = isinstance(train.X, Dataset)
-            own = valid.X
-            X = dataset(own, reference=train.X) if is_binned else own.read(own.names)
+            own, is_table = valid.X, not isinstance(train.X, Dataset)
+            is_table = is_table or _HELD_OUT_BYTES * own.n_rows * len(own.names) <= share(own)
+            X = own.read(own.names) if is_table else dataset(own, reference=train.X)
             valid = replace(valid, X=X)
     return replace(data, train=train, valid=valid)
