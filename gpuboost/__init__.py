@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from gpuboost.estimators.inputs.dataset import Dataset
     from gpuboost.estimators.memory.estimate import estimate_memory
+    from gpuboost.estimators.model.row_predictions import predict_batches, write_predictions
     from gpuboost.estimators.trees.tree import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -88,6 +89,8 @@ __all__ = [
     "from_xgboost",
     "load",
     "plot_tree",
+    "predict_batches",
+    "write_predictions",
 ]
 
 # Names of scikit-learn, so that a script need only change where it imports from.
@@ -104,6 +107,9 @@ _HOMES = {
     "load": "gpuboost.estimators.files.estimators",
     "Dataset": "gpuboost.estimators.inputs.dataset",
     "estimate_memory": "gpuboost.estimators.memory.estimate",
+    **dict.fromkeys(
+        ("predict_batches", "write_predictions"), "gpuboost.estimators.model.row_predictions"
+    ),
     **{
         f"from_{library}": f"gpuboost.interchange.from_{library}"
         for library in ("lightgbm", "sklearn", "treelite", "xgboost")

@@ -48,11 +48,14 @@ class ColumnSource(ABC):
         False for batches of arrays, whose columns are called "0", "1" and so on.
     n_rows : int
         Number of rows.
+    schema : pyarrow.Schema
+        Names and types of all columns.
     """
 
     names: list[str]
     has_names = True
     n_rows: int
+    schema: Any
 
     @abstractmethod
     def read(self, names: Sequence[str]) -> Any:
@@ -71,7 +74,8 @@ class FileSource(ColumnSource):
     """
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset, self.names = dataset, list(dataset.schema.names)
+        self.dataset, self.schema = dataset, dataset.schema
+        self.names = list(dataset.schema.names)
         first: Any = None  # without the columns that names of folders have
         for fragment in dataset.get_fragments():
             first = fragment.physical_schema if first is None else first
@@ -84,20 +88,28 @@ class FileSource(ColumnSource):
         """Some columns of all rows, as a `pyarrow.Table`."""
         import pyarrow as pa
 
-        failure: Exception | None = None
         try:
             # Arrow's own pool keeps what is freed, 10 MB with 1,500 columns.
-            table = self._dataset.to_table(columns=list(names), memory_pool=pa.system_memory_pool())
-        except Exception as error:
-            failure = error
-        if self._state() != self._found or (failure is None and table.num_rows != self.n_rows):
+            table = self.dataset.to_table(columns=list(names), memory_pool=pa.system_memory_pool())
+        except Exception:
+            self.check_unchanged()
+            raise
+        self.check_unchanged(table.num_rows)
+        return table
+
+    def check_unchanged(self, n_rows: int | None = None) -> None:
+        """Check that no file changed since it was found, and the number of rows that were read.
+
+        Raises
+        ------
+        SourceChangedError
+            A file or the number of rows changed.
+        """
+        if self._state() != self._found or n_rows not in (None, self.n_rows):
             raise SourceChangedError(
                 "the files of this source changed while they were read; copy them, or wait until "
-                "nothing writes to them, and make the Dataset again"
-            ) from failure
-        if failure is not None:
-            raise failure
-        return table
+                "nothing writes to them, and try again"
+            )
 
     def _state(self) -> list[tuple[int, int]]:
         """Size and time of the last change of each local file."""
@@ -131,7 +143,7 @@ class StreamSource(ColumnSource):
                 with disk_errors():
                     writer.write_table(group)
         self._reader = ParquetFile(pa.PythonFile(self._file, "rb"))
-        self.names = list(first.schema.names)
+        self.schema, self.names = first.schema, list(first.schema.names)
 
     def _row_groups(self, tables: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of all tables, in tables of `ROW_GROUP_BYTES` or more, except the last."""
@@ -139,10 +151,10 @@ class StreamSource(ColumnSource):
 
         waiting, n_waiting, first = list[Any](), 0, None
         for number, given in enumerate(tables):
-            table, has_names = _arrow_table(given, number)
+            table, has_names = arrow_table(given, number)
             is_dictionary = [pa.types.is_dictionary(kind) for kind in table.schema.types]
             self._categorical.update(compress(table.schema.names, is_dictionary))
-            table = _decoded(table)
+            table = decoded(table)
             self.has_names &= has_names
             first = table.schema if first is None else first
             check_same_columns(first, table.schema, f"batch {number}")
@@ -167,7 +179,7 @@ class StreamSource(ColumnSource):
 
 
 def open_source(source: Any) -> ColumnSource:
-    """The columns of a source of tables.
+    """The columns of a source of tables, or of a `ColumnSource`, as given.
 
     Raises
     ------
@@ -178,17 +190,33 @@ def open_source(source: Any) -> ColumnSource:
     ImportError
         pyarrow is not installed.
     """
+    if isinstance(source, ColumnSource):
+        return source
+    files = file_source(source)
+    return StreamSource(tables_of(source)) if files is None else files
+
+
+def file_source(source: Any) -> FileSource | None:
+    """The files of a source; None for a source that is not of files.
+
+    Raises
+    ------
+    ValueError, FileNotFoundError
+        See `open_source`.
+    """
     import pyarrow.dataset as ds
 
-    if isinstance(source, ds.FileSystemDataset) and not _is_filtered(source):
-        return FileSource(source)
-    if isinstance(source, ds.Dataset):
-        return StreamSource(source.to_batches())
-    if isinstance(source, (str, os.PathLike)):
-        return FileSource(_dataset_of([os.fspath(source)]))
-    if isinstance(source, Sequence) and source and isinstance(source[0], (str, os.PathLike)):
-        return FileSource(_dataset_of([os.fspath(path) for path in source]))
-    return StreamSource(_tables_of(source))
+    if isinstance(source, ds.FileSystemDataset):
+        return None if _is_filtered(source) else FileSource(source)
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    if is_list_of(paths, (str, os.PathLike)):
+        return FileSource(_dataset_of([os.fspath(path) for path in paths]))
+    return None
+
+
+def is_list_of(given: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether an object is a list or another sequence whose first element is of these types."""
+    return isinstance(given, Sequence) and len(given) > 0 and isinstance(given[0], kinds)
 
 
 def _dataset_of(paths: list[str]) -> Any:
@@ -223,10 +251,19 @@ def _is_filtered(dataset: Any) -> bool:
     return False
 
 
-def _tables_of(source: Any) -> Iterator[Any]:
-    """The tables of a stream."""
-    import pyarrow as pa
+def tables_of(source: Any) -> Iterator[Any]:
+    """The tables of a source that is not of files.
 
+    Raises
+    ------
+    TypeError
+        The source is of another kind.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if isinstance(source, ds.Dataset):
+        return iter(source.to_batches())
     if nw.dependencies.is_polars_lazyframe(source):
         has_batches = hasattr(source, "collect_batches")
         return iter(source.collect_batches() if has_batches else [source.collect()])
@@ -243,7 +280,7 @@ def _tables_of(source: Any) -> Iterator[Any]:
     raise TypeError(f"a source of tables must be {_ALLOWED}, got {type(source).__name__}")
 
 
-def _arrow_table(given: Any, number: int) -> tuple[Any, bool]:
+def arrow_table(given: Any, number: int) -> tuple[Any, bool]:
     """A batch as a `pyarrow.Table`, and whether its columns have names."""
     import pyarrow as pa
 
@@ -265,7 +302,7 @@ def _arrow_table(given: Any, number: int) -> tuple[Any, bool]:
     )
 
 
-def _decoded(table: Any) -> Any:
+def decoded(table: Any) -> Any:
     """A table with values in place of dictionaries and one type of strings, as in all batches."""
     import pyarrow as pa
 

@@ -146,6 +146,16 @@ def shown_bytes(n_bytes: float) -> str:
     return f"{n_bytes:.1f} GB"
 
 
+def counted_batches(batches: Iterable[tuple[int, Any]], bar: ProgressBar) -> Iterator[Any]:
+    """Batches that are given with their numbers of rows, which a bar shows."""
+    n_done = 0
+    for n_rows, batch in batches:
+        yield batch
+        del batch
+        n_done += n_rows
+        bar.advance(completed=n_done)
+
+
 class ProgressBar:
     """A bar on a terminal, with the rate and the time left.
 
@@ -177,12 +187,14 @@ class ProgressBar:
 
 
 @contextmanager
-def progress(what: str, total: int | None, unit: str = "") -> Iterator[ProgressBar]:
-    """A `ProgressBar` that is removed at the end; nothing without a terminal.
+def progress(
+    what: str, total: int | None, unit: str = "", is_shown: bool = True
+) -> Iterator[ProgressBar]:
+    """A `ProgressBar` that is removed at the end; nothing without a terminal or ``is_shown``.
 
     ``total`` None means that it is not known how much is done; the bar then shows the time.
     """
-    if not sys.stderr.isatty():
+    if not (is_shown and sys.stderr.isatty()):
         yield ProgressBar(None, None)
         return
     from rich import progress as rich_progress

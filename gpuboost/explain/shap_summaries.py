@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from gpuboost.blocks.row_batches import is_source
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.estimators.fitting.explanations import explanation_of, names_of_outputs, shaped
-from gpuboost.io.container import replaced_file
+from gpuboost.estimators.model.explained import Explanation
+from gpuboost.estimators.model.row_predictions import feature_batches, numbered
+from gpuboost.io.parquet import write_parquet
 
 
 def shap_batches(
@@ -22,7 +27,9 @@ def shap_batches(
     Parameters
     ----------
     model : fitted estimator
-    X : table or Dataset of shape (n_samples, n_features)
+    X : table or Dataset of shape (n_samples, n_features), or a source of tables
+        A source is read in batches, see `gpuboost.predict_batches`. Its values are those of the
+        whole table.
     background : table of shape (n_background, n_features), optional
         See `shap_values`; not with ``interactions``.
     interactions : bool
@@ -38,22 +45,34 @@ def shap_batches(
     Raises
     ------
     ValueError
-        ``background`` is given with ``interactions``; or see `shap_values`.
+        ``background`` is given with ``interactions``; or see `shap_values` and
+        `gpuboost.predict_batches`.
     """
     if interactions and background is not None:
         raise ValueError(
             "background was given with interactions=True, but interaction values are path-"
             "dependent; leave background out"
         )
-    explanation = explanation_of(model, X, background)
-    return _batches(model, explanation.interactions() if interactions else explanation.values())
+    explanations = _explanations(model, X, background)
+    return numbered(shaped(model, block) for block in _blocks(explanations, interactions))
 
 
-def _batches(model: Any, blocks: Iterator[np.ndarray]) -> Iterator[tuple[slice, Any]]:
-    start = 0
-    for block in blocks:
-        yield slice(start, start + len(block)), shaped(model, block)
-        start += len(block)
+def _explanations(model: Any, X: Any, background: Any) -> Iterator[Explanation]:
+    """The explanation of X, or of each batch of a source."""
+    if is_source(X):
+        # A generator would keep a batch until the next one is read.
+        explain = partial(explanation_of, model, background=background)
+        return map(explain, feature_batches(model, X))
+    return iter([explanation_of(model, X, background)])
+
+
+def _blocks(
+    explanations: Iterable[Explanation], interactions: bool = False
+) -> Iterator[np.ndarray]:
+    """All blocks of values, one after another."""
+    for explanation in explanations:
+        yield from explanation.interactions() if interactions else explanation.values()
+        del explanation
 
 
 def mean_absolute_shap(model: Any, X: Any, *, background: Any = None) -> Any:
@@ -68,9 +87,16 @@ def mean_absolute_shap(model: Any, X: Any, *, background: Any = None) -> Any:
     -------
     ndarray of float64 of shape (n_features,) or (n_features, n_outputs), or a list of these
     """
-    explanation = explanation_of(model, X, background)
-    total = sum(np.abs(block).sum(axis=0) for block in explanation.values())
-    found = shaped(model, (total / explanation.n_rows)[None])
+    total: Any = 0.0
+    n_rows = 0
+    for block in _blocks(_explanations(model, X, background)):
+        # Row by row, so that the sum does not depend on the blocks.
+        sums = np.abs(block)
+        sums[0] += total
+        np.add.accumulate(sums, axis=0, out=sums)
+        total, n_rows = sums[-1].copy(), n_rows + len(block)
+        del block, sums
+    found = shaped(model, (total / n_rows)[None])
     return [each[0] for each in found] if isinstance(found, list) else found[0]
 
 
@@ -94,7 +120,7 @@ def top_shap(model: Any, X: Any, k: int, *, background: Any = None) -> tuple[Any
     """
     k = integer_at_least("k", k, 1)
     features, values = [], []
-    for block in explanation_of(model, X, background).values():
+    for block in _blocks(_explanations(model, X, background)):
         order = np.argsort(-np.abs(block), axis=1, kind="stable")[:, :k]
         features.append(order.astype(np.int32))
         values.append(np.take_along_axis(block, order, axis=1))
@@ -125,26 +151,18 @@ def write_shap_values(
     OSError
         The file cannot be written.
     """
-    pyarrow = require_pyarrow()
-    explanation = explanation_of(model, X, background)
-    names = _column_names(model, explanation.model.n_outputs)
-    expected = {"shap_expected_value": json.dumps(_as_list(shaped(model, explanation.expected())))}
-    schema = pyarrow.schema([(name, pyarrow.float64()) for name in names], metadata=expected)
-    with replaced_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        for block in explanation.values():
-            columns = _columns(shaped(model, block))
-            writer.write_table(pyarrow.table(columns, schema=schema))
+    explanations = _explanations(model, X, background)
+    first = next(explanations)
+    names = _column_names(model, first.model.n_outputs)
+    metadata = {"shap_expected_value": json.dumps(_as_list(shaped(model, first.expected())))}
 
+    def table_of(block: np.ndarray) -> Any:
+        import pyarrow as pa
 
-def require_pyarrow() -> Any:
-    """The module pyarrow, with its part for Parquet files."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(
-            "pyarrow is needed to write Parquet files; pip install gpuboost[tables]"
-        ) from error
-    return pyarrow
+        columns = _columns(shaped(model, block))
+        return pa.table(columns, names=names, metadata=metadata)
+
+    write_parquet(path, map(table_of, _blocks(chain([first], explanations))))
 
 
 def _as_list(expected: Any) -> Any:

@@ -1,15 +1,19 @@
-"""Peak memory of a fit on data that exceed the memory limit."""
+"""Peak memory of a fit, and of predictions, on data that exceed a limit."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import ParquetWriter
+
+import gpuboost
 
 N_ROWS, N_FEATURES = 200_000, 1500  # 300 MB of codes
 PROGRAM = """
@@ -54,3 +58,49 @@ def test_peak_memory(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= 100e6
+
+
+PREDICTIONS = """
+import sys
+from gpuboost.blocks import row_batches
+from gpuboost.cli.main import main
+from tests.blocks.test_memory import peak
+
+row_batches.BATCH_ROWS = 10_000
+def predict(table):
+    for out in ("p.csv", "p.parquet", "p.arrow"):
+        words = ["predict", "model", table, "--keep", "0", "--out", out]
+        assert main([*words, "--device", "numpy"]) == 0  # Numba may compile at any time
+
+predict("few.parquet")  # loads and compiles everything
+before = peak()
+predict("many.parquet")
+print(peak() - before)
+"""
+
+
+def peak() -> int:
+    """Peak memory of this process in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
+def test_peak_memory_of_predictions(tmp_path: Path) -> None:
+    """Predictions for a row group of 240 MB take at most 60 MB more than those for 48 MB."""
+    rng = np.random.default_rng(0)
+    many = pa.table({str(i): rng.random(1_000_000) for i in range(30)})
+    pq.write_table(many, tmp_path / "many.parquet", row_group_size=1_000_000, compression="none")
+    few = many[:200_000]
+    pq.write_table(few, tmp_path / "few.parquet", compression="none")
+    model = gpuboost.DecisionTreeRegressor(max_depth=3, device="numpy").fit(
+        few, few["0"].to_numpy()
+    )
+    model.save(tmp_path / "model")
+    command, root = [sys.executable, "-c", PREDICTIONS], str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    text = {"capture_output": True, "text": True, "check": False}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, **text)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 60e6

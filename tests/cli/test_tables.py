@@ -184,9 +184,9 @@ def test_pyarrow_is_needed_for_tables_but_not_for_arrays(
     assert read_data(str(tmp_path / "a.npy")).n_rows == 2
     with pytest.raises(ImportError, match=r"pip install gpuboost\[tables\]"):
         read_data(str(tmp_path / "t.csv"))
-    write_columns({"a": np.zeros(2)}, str(tmp_path / "a.csv"))
+    write_columns([{"a": np.zeros(2)}], str(tmp_path / "a.csv"))
     with pytest.raises(ImportError, match=r"pip install gpuboost\[tables\]"):
-        write_columns({"a": np.zeros(2)}, str(tmp_path / "a.parquet"))
+        write_columns([{"a": np.zeros(2)}], str(tmp_path / "a.parquet"))
 
 
 # ---- columns and targets -------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_written_columns_can_be_read(name: str, tmp_path: Path) -> None:
     columns = {"a": np.array([0.1, 1 / 3]), "b": np.array(["x", "y"])}
     path = str(tmp_path / name)
     check_output(path)
-    write_columns(columns, path)
+    write_columns([columns], path)
     found = read_data(path)
     assert found.names == ["a", "b"] and found.values("b").tolist() == ["x", "y"]
     assert (found.values("a") == columns["a"]).all()
@@ -335,9 +335,9 @@ def test_an_output_in_no_folder_is_an_error_before_the_predictions(tmp_path: Pat
 
 def test_written_arrays_can_be_read(tmp_path: Path) -> None:
     path = str(tmp_path / "o.npy")
-    write_columns({"a": np.array([1.0, 2.0])}, path)
+    write_columns([{"a": np.array([1.0])}, {"a": np.array([2.0])}], path)
     assert np.load(path).shape == (2,)
-    write_columns({"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}, path)
+    write_columns([{"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}], path)
     assert np.load(path).tolist() == [[1.0, 3.0], [2.0, 4.0]]
 
 

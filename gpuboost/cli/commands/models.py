@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -33,26 +34,27 @@ def predict(
 ) -> int:
     """Predict the rows of TABLE by the file MODEL.
 
-    Columns of TABLE that the model does not know are ignored.
+    TABLE may also be a folder or a pattern in quotes, such as 'new/*.parquet'. Parquet and Arrow
+    files are read in batches. Columns of TABLE that the model does not know are ignored.
     """
     if proba and raw:
         raise click.UsageError("--proba and --raw exclude each other")
     import gpuboost
     from gpuboost.cli.models import prediction
-    from gpuboost.cli.tables.read import read_data
-    from gpuboost.cli.tables.write import check_output, joined_columns, write_columns
+    from gpuboost.cli.output import counted_batches, progress
+    from gpuboost.cli.tables.files import open_batches
+    from gpuboost.cli.tables.read import STANDARD_STREAM
+    from gpuboost.cli.tables.write import check_output, write_columns
 
     check_output(out)
     estimator = gpuboost.load(model, device=given["device"])
     strings = prediction.strings_of_model(estimator)
-    data = read_data(table, strings, not given["no_header"])
+    batches = open_batches(table, strings, not given["no_header"])
     kind = prediction.PROBABILITY if proba else prediction.RAW if raw else prediction.CLASS
-    kept = {name: data.column(name) for name in keep}
-    for name in given["drop"]:
-        data.check_name(name)
-    omitted = (*keep, *given["drop"])
-    predicted = prediction.predicted_columns(estimator, data, kind, omitted)
-    write_columns(joined_columns(kept, predicted), out)
+    found = prediction.prediction_batches(estimator, batches, kind, keep, given["drop"])
+    is_shown = out != STANDARD_STREAM or not sys.stdout.isatty()
+    with progress("predicting", batches.n_rows, "rows", is_shown) as bar:
+        write_columns(counted_batches(found, bar), out)
     return 0
 
 

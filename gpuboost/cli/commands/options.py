@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import tomllib
 from collections.abc import Callable
@@ -61,6 +62,24 @@ def seconds() -> NumberType:
     """Finite numbers above 0."""
     limits = sys.float_info.min, sys.float_info.max
     return NumberType(float, *limits, "a number of seconds above 0")
+
+
+class SizeType(click.ParamType):
+    """A number of bytes with a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes of a text."""
+        found = re.fullmatch(r"(\d{1,15}(?:\.\d+)?) *((?:[kMGT]i?)?)B", str(value), re.IGNORECASE)
+        n_bytes = 0
+        if found is not None:
+            unit = found[2].lower()
+            base = 1024 if unit.endswith("i") else 1000
+            n_bytes = int(float(found[1]) * base ** " kmgt".index(unit[:1] or " "))
+        if n_bytes < 1:
+            self.fail(f"must be a size such as 500MB, 4GB or 2GiB, got {value}", param, ctx)
+        return n_bytes
 
 
 SEED = click.option(
@@ -134,6 +153,8 @@ def _check_value(label: str, value: Any, option: click.Parameter) -> None:
         kinds, expected = (bool,), "true or false"
     elif isinstance(option.type, NumberType):
         kinds, expected = (int, option.type.kind), option.type.allowed
+    elif isinstance(option.type, SizeType):
+        expected = "a size in quotes"
     elif str(option.metavar).endswith(FRACTION):
         kinds, expected = (str, float, int), "a fraction, or a table in quotes"
     parts = value if isinstance(value, list) else ()

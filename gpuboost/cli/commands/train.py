@@ -52,6 +52,12 @@ def options_of_files() -> dict[str, click.Parameter]:
 @click.option(
     "--checkpoint", metavar="PATH", help="Save the state here, and resume from it if it exists."
 )
+@click.option(
+    "--memory-limit",
+    type=options.SizeType(),
+    metavar="SIZE",
+    help="Read Parquet or Arrow files in parts, and use this much memory for them, such as 4GB.",
+)
 @options.DEVICE
 @options.SEED
 @options.NO_HEADER
@@ -60,15 +66,18 @@ def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: 
     """Train a model on TABLE and save it.
 
     TABLE is CSV, TSV, Parquet, Arrow, Feather or npy, also compressed by gzip; - is standard input.
-    Strings become categories. Whether to train a classifier or a regressor follows from the target.
+    A folder, or a pattern in quotes such as 'data/*.parquet', of Parquet or Arrow files is read in
+    parts, as is a single file with --memory-limit. Strings become categories. Whether to train a
+    classifier or a regressor follows from the target.
 
     Ctrl-C ends the training and saves the trees so far.
     """
     from gpuboost.cli.models import summary, training
+    from gpuboost.cli.models.training_data import TrainOptions
     from gpuboost.cli.output import print_found
 
     found = options.parameters_of_config() | parsed_parameters(parameters)
-    wanted = training.TrainOptions(**given, parameters=found, has_header=not no_header)
+    wanted = TrainOptions(**given, parameters=found, has_header=not no_header)
     report = training.train(wanted)
     print_found(report, as_json, summary.print_training)
     return 130 if report["interrupted"] else 0

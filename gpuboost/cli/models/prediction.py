@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,69 +11,95 @@ import numpy as np
 import gpuboost
 from gpuboost.cli.models.scores import evaluation_of
 from gpuboost.cli.models.training import trees_of
-from gpuboost.cli.tables.data import DataTable, features_for
+from gpuboost.cli.tables.data import feature_names_for, features_for
+from gpuboost.cli.tables.files import TableBatches
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import weights_of
+from gpuboost.cli.tables.write import NamedColumns, joined_columns
 from gpuboost.engine.losses.links import IDENTITY
+from gpuboost.estimators.model.row_predictions import named_columns
 
 CLASS, PROBABILITY, RAW = "prediction", "probability", "raw"
 
 
-def predicted_columns(
-    model: Any, table: DataTable, kind: str, omitted: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """Predictions by the names of the columns that hold them.
+def prediction_batches(
+    model: Any, batches: TableBatches, kind: str, keep: Sequence[str], drop: Sequence[str]
+) -> Iterator[tuple[int, NamedColumns]]:
+    """Predictions for a table, batch by batch.
 
     Parameters
     ----------
     model : estimator
         A fitted model.
-    table : DataTable
+    batches : TableBatches
         The rows.
     kind : str
         `CLASS` (or values), `PROBABILITY` or `RAW`.
-    omitted : sequence of str
-        Names of columns that are not features, if the model does not know names.
+    keep, drop : sequence of str
+        Names of columns that are returned, too, and of others that are not features, either.
+
+    Yields
+    ------
+    n_rows : int
+        Number of rows of the batch.
+    columns : dict
+        The columns of ``keep``, and the predictions.
 
     Raises
     ------
     ValueError
         If the model has no such predictions, or the table has other columns.
     """
-    X = features_for(model, table, omitted)
+    for name in (*keep, *drop):
+        batches.header.check_name(name)
+    names = feature_names_for(model, batches.header, (*keep, *drop))
+    for data in batches.read(list(dict.fromkeys([*names, *keep]))):
+        kept = {name: data.column(name) for name in keep}
+        predicted = predicted_columns(model, data.features(names), kind)
+        yield data.n_rows, joined_columns(kept, predicted)
+        del data, kept, predicted
+        warnings.filterwarnings("ignore", "X has feature names")  # the first batch said it
+
+
+def predicted_columns(model: Any, X: Any, kind: str) -> dict[str, np.ndarray]:
+    """Predictions by the names of the columns that hold them.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model.
+    X : table
+        Its features.
+    kind : str
+        `CLASS` (or values), `PROBABILITY` or `RAW`.
+
+    Raises
+    ------
+    ValueError
+        If the model has no such predictions.
+    """
     classes: Any = getattr(model, "classes_", None)
     if isinstance(classes, list):
         raise ValueError("a classifier of several outputs cannot be used on the command line")
     if kind == PROBABILITY:
         if classes is None:
             raise ValueError(f"{type(model).__name__} has no probabilities; leave out --proba")
-        return _by_class("probability", classes, model.predict_proba(X))
+        return named_columns("probability", model.predict_proba(X), classes)
     if kind == RAW:
         return _raw(model, X, classes)
-    found = model.predict(X)
-    return _by_class("prediction", range(found.shape[-1]), found)
+    return named_columns("prediction", model.predict(X))
 
 
 def _raw(model: Any, X: Any, classes: Any) -> dict[str, np.ndarray]:
     """Sums of the trees, before the inverse link."""
     if hasattr(model, "predict_raw"):
-        found = model.predict_raw(X)
-        return _by_class("raw", range(found.shape[-1]), found)
+        return named_columns("raw", model.predict_raw(X))
     if hasattr(model, "decision_function"):
-        found = model.decision_function(X)
-        return _by_class("raw", [""] if found.ndim == 1 else classes, found)
+        return named_columns("raw", model.decision_function(X), classes)
     loss: Any = getattr(trees_of(model), "loss", None)
     if loss is None or loss.facts.link != IDENTITY:
         raise ValueError(f"{type(model).__name__} has no raw predictions; leave out --raw")
-    found = model.predict(X)
-    return _by_class("raw", range(found.shape[-1]), found)
-
-
-def _by_class(name: str, labels: Any, found: np.ndarray) -> dict[str, np.ndarray]:
-    """One column, or a column for each label."""
-    if found.ndim == 1:
-        return {name: found}
-    return {f"{name}_{label}": found[:, k] for k, label in enumerate(labels)}
+    return named_columns("raw", model.predict(X))
 
 
 def strings_of_model(model: Any) -> list[str]:

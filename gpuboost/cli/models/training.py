@@ -6,101 +6,23 @@ import inspect
 import os
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gpuboost.cli.models.choice import DEFAULT_MODEL, make_estimator, n_planned_trees
+from gpuboost.cli.models.choice import make_estimator, n_planned_trees
 from gpuboost.cli.models.interruption import interruptible
 from gpuboost.cli.models.scores import evaluation_of
+from gpuboost.cli.models.training_data import (
+    TrainingData,
+    TrainOptions,
+    read_features,
+    read_training_data,
+)
 from gpuboost.cli.output import ProgressBar, counted, progress, say
-from gpuboost.cli.tables.data import DataTable, without
-from gpuboost.cli.tables.read import read_data
-from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of, weights_of
+from gpuboost.cli.tables.targets import TableTarget
 from gpuboost.cli.tables.write import check_can_write
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Options of the command line.
-
-    Attributes
-    ----------
-    table, out : str
-        The table to train on, and the model file to write.
-    target : str
-        Name of the column to predict.
-    model : str
-        A key of `gpuboost.cli.models.choice.ESTIMATORS`.
-    task : str or None
-        "classification" or "regression"; None lets the target decide.
-    parameters : mapping
-        Parameters of the estimator.
-    valid : str or None
-        A second table, or the fraction of the rows, that is only scored.
-    weight : str or None
-        Name of the column of weights.
-    drop : tuple of str
-        Names of columns that are not features.
-    device : str
-        The `device` of the estimator.
-    seed : int
-        Seed of the estimator and of the rows held out.
-    checkpoint : str or None
-        File for the state of the fit, from which a later command resumes.
-    has_header : bool
-        Whether text files begin with the names of the columns.
-    """
-
-    table: str
-    target: str
-    out: str
-    model: str = DEFAULT_MODEL
-    task: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    valid: str | None = None
-    weight: str | None = None
-    drop: tuple[str, ...] = ()
-    device: str = "auto"
-    seed: int = 0
-    checkpoint: str | None = None
-    has_header: bool = True
-
-    @property
-    def fraction(self) -> float | None:
-        """The fraction of the rows to hold out, if ``valid`` is a number."""
-        try:
-            fraction = float(self.valid or "")
-        except ValueError:
-            return None
-        if not 0.0 < fraction < 1.0:
-            raise ValueError(f"--valid takes a table or a fraction between 0 and 1, got {fraction}")
-        return fraction
-
-    @property
-    def omitted(self) -> tuple[str, ...]:
-        """Names of the columns that are not features."""
-        return (self.target, *self.drop, *([self.weight] if self.weight else []))
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """X, y and the weights (or None) of some rows."""
-
-    X: Any
-    y: np.ndarray
-    weight: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """The rows to train on, those that are only scored, and the target."""
-
-    train: LabelledRows
-    valid: LabelledRows | None
-    target: TableTarget
+from gpuboost.estimators.inputs.dataset import Dataset
 
 
 def train(options: TrainOptions) -> dict[str, Any]:
@@ -120,7 +42,6 @@ def train(options: TrainOptions) -> dict[str, Any]:
         check_can_write(options.checkpoint)
     started = time.perf_counter()
     data = read_training_data(options)
-    seconds_to_read = time.perf_counter() - started
     estimator = make_estimator(
         options.model,
         data.target.is_classification,
@@ -128,6 +49,8 @@ def train(options: TrainOptions) -> dict[str, Any]:
         device=options.device,
     )
     _check_classes(estimator, data.target, options.target)
+    data = read_features(data, estimator, options)
+    seconds_to_read = time.perf_counter() - started
     started = time.perf_counter()
     try:
         is_interrupted = fit(estimator, data, options.checkpoint)
@@ -177,55 +100,6 @@ def _facts(
         "fingerprint": estimator.fingerprint(),
         "bytes": os.path.getsize(options.out),
     }
-
-
-def read_training_data(options: TrainOptions) -> TrainingData:
-    """Read the tables of a command, and say what they hold.
-
-    Raises
-    ------
-    ValueError
-        If a table or a column is wrong.
-    OSError
-        If a file cannot be read.
-    """
-    fraction = options.fraction
-    table = read_data(options.table, has_header=options.has_header)
-    for name in options.omitted:
-        table.check_name(name)
-    columns = counted(len(table.names), "column")
-    say(f"{options.table}: {counted(table.n_rows, 'row')} x {columns}")
-    target = target_of(table, options.target, options.task)
-    say(target.reason)
-    names = without(table.names, options.omitted)
-    if not names:
-        raise ValueError(f"{options.table} has no column besides {', '.join(options.omitted)}")
-    table.check_features(names)
-    if fraction is not None:
-        mask = held_out_rows(target, fraction, options.seed)
-        parts = [
-            _labelled(table.take(rows), names, target.values[rows], options.weight)
-            for rows in (np.flatnonzero(~mask), np.flatnonzero(mask))
-        ]
-        return TrainingData(parts[0], parts[1], target)
-    train = _labelled(table, names, target.values, options.weight)
-    valid = _read_valid(options, table, names) if options.valid else None
-    return TrainingData(train, valid, target)
-
-
-def _read_valid(options: TrainOptions, table: DataTable, names: list[str]) -> LabelledRows:
-    """The rows of the second table, whose columns have the types of the first."""
-    other = read_data(str(options.valid), table.string_columns, options.has_header)
-    for name in (*names, *options.omitted[:1], *([options.weight] if options.weight else [])):
-        other.check_name(name)
-    return _labelled(other, names, other.values(options.target), options.weight)
-
-
-def _labelled(
-    table: DataTable, names: list[str], y: np.ndarray, weight: str | None
-) -> LabelledRows:
-    weights = None if weight is None else weights_of(table, weight)
-    return LabelledRows(table.features(names), y, weights)
 
 
 # ---- fit ---------------------------------------------------------------------------------------
@@ -289,7 +163,15 @@ def _fit_rows(estimator: Any, data: TrainingData) -> None:
         words["eval_set"] = [own]
     elif valid is not None and "X_val" in allowed and estimator.early_stopping is not False:
         words |= {"X_val": valid.X, "y_val": valid.y, "sample_weight_val": valid.weight}
-    estimator.fit(data.train.X, data.train.y, **words)
+    if not isinstance(data.train.X, Dataset):
+        estimator.fit(data.train.X, data.train.y, **words)
+        return
+    categorical = estimator.categorical_features  # the Dataset has them already
+    estimator.set_params(categorical_features="from_dtype")
+    try:
+        estimator.fit(data.train.X, data.train.y, **words)
+    finally:
+        estimator.set_params(categorical_features=categorical)
 
 
 def _unit(estimator: Any) -> str:

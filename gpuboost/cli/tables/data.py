@@ -210,7 +210,12 @@ def without(names: Iterable[str], excluded: Iterable[str]) -> list[str]:
 
 
 def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
-    """X of a table for a fitted model: the model's columns by name, else all not excluded.
+    """X of a table for a fitted model, see `feature_names_for`."""
+    return table.features(feature_names_for(model, table, excluded))
+
+
+def feature_names_for(model: Any, table: DataTable, excluded: Iterable[str]) -> list[str]:
+    """The columns of a table that a fitted model takes, by name, else all that are not excluded.
 
     Raises
     ------
@@ -226,7 +231,7 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
             raise ValueError(
                 f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}{hint}"
             )
-        return table.features(known)
+        return list(known)
     names = without(table.names, excluded)
     if len(names) != model.n_features_in_:
         nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
@@ -238,7 +243,7 @@ def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
     if known is not None:
         warnings.filterwarnings("ignore", "X does not have valid feature names")  # said here
         say("note: the table has no names; its columns are taken in the order of the features")
-    return table.features(names)
+    return names
 
 
 def _check_no_missing(name: str, n_missing: int) -> None:

@@ -21,10 +21,12 @@ import numpy as np
 from gpuboost.cli.similar import separator_hint
 from gpuboost.cli.tables.data import ArrayData, ArrowData, DataTable
 
+TO_READ = "to read tables other than npy"
+STREAM_FORMAT = "an Arrow stream"
 STANDARD_STREAM = "-"  # standard input or output, in place of a path
 _GZIP, _NPY = b"\x1f\x8b", b"\x93NUMPY"
 _COPIED_BYTES = 2**20  # at a time
-_FORMAT_OF_MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "an Arrow stream"}
+_FORMAT_OF_MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": STREAM_FORMAT}
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 
 
@@ -59,7 +61,7 @@ def read_data(path: str, strings: Iterable[str] = (), has_header: bool = True) -
         else:
             found = ArrowData(_arrow(path, file, head, (tuple(strings), has_header)))
     if not found.n_rows:
-        raise ValueError(f"{_shown(path)} has no rows")
+        raise ValueError(f"{shown_path(path)} has no rows")
     return found
 
 
@@ -89,7 +91,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
                 whole.seek(0)
                 yield whole
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"cannot read {_shown(path)}: its gzip is damaged: {error}") from error
+        raise ValueError(f"cannot read {shown_path(path)}: its gzip is damaged: {error}") from error
 
 
 def _array(path: str, file: IO[bytes]) -> np.ndarray:
@@ -97,13 +99,13 @@ def _array(path: str, file: IO[bytes]) -> np.ndarray:
     try:
         return np.load(file, allow_pickle=False)
     except ValueError as error:
-        raise ValueError(f"cannot read {_shown(path)} as npy: {error}") from error
+        raise ValueError(f"cannot read {shown_path(path)} as npy: {error}") from error
 
 
 def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...], bool]) -> Any:
     """The table of pyarrow in a file that begins with ``head``."""
-    pyarrow = require_pyarrow("to read tables other than npy")
-    kind = next((kind for magic, kind in _FORMAT_OF_MAGIC.items() if head.startswith(magic)), None)
+    pyarrow = require_pyarrow(TO_READ)
+    kind = format_of(head)
     try:
         if kind is None:
             table = _read_text(path, file, *text)
@@ -111,12 +113,22 @@ def _arrow(path: str, file: IO[bytes], head: bytes, text: tuple[tuple[str, ...],
             table = _read_binary(kind, pyarrow.BufferReader(file.read()))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise ValueError(
-            f"cannot read {_shown(path)} as {kind or 'CSV or TSV'}: {error}"
+            f"cannot read {shown_path(path)} as {kind or 'CSV or TSV'}: {error}"
         ) from error
     if kind is None:
         _check_is_text(path, table)
-    names = [name for name in table.column_names if not _INDEX_OF_PANDAS.fullmatch(name)]
-    return _with_usual_types(table.select(names) if len(names) < table.num_columns else table)
+    names = without_indices(table.column_names)
+    return with_usual_types(table.select(names) if len(names) < table.num_columns else table)
+
+
+def format_of(head: bytes) -> str | None:
+    """The format of pyarrow that the first bytes of a file are of; None for others."""
+    return next((kind for magic, kind in _FORMAT_OF_MAGIC.items() if head.startswith(magic)), None)
+
+
+def without_indices(names: Iterable[str]) -> list[str]:
+    """The names of columns that are no index of pandas."""
+    return [name for name in names if not _INDEX_OF_PANDAS.fullmatch(name)]
 
 
 def _read_binary(kind: str, buffer: Any) -> Any:
@@ -124,7 +136,7 @@ def _read_binary(kind: str, buffer: Any) -> Any:
         from pyarrow import parquet
 
         return parquet.read_table(buffer)
-    if kind == "an Arrow stream":
+    if kind == STREAM_FORMAT:
         from pyarrow import ipc
 
         return ipc.open_stream(buffer).read_all()
@@ -168,12 +180,12 @@ def _check_is_text(path: str, table: Any) -> None:
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
         if types.is_binary(kind):
             raise ValueError(
-                f"cannot read {_shown(path)} as CSV or TSV: column {name!r} is not in UTF-8; "
+                f"cannot read {shown_path(path)} as CSV or TSV: column {name!r} is not in UTF-8; "
                 "convert the file to UTF-8"
             )
 
 
-def _with_usual_types(table: Any) -> Any:
+def with_usual_types(table: Any) -> Any:
     """The table with numbers in columns without any value, and strings whose rows can be taken."""
     for place, kind in enumerate(table.schema.types):
         usual = {"null": "float64", "string_view": "large_string"}.get(str(kind))
@@ -198,5 +210,6 @@ def require_pyarrow(purpose: str) -> Any:
     return pyarrow
 
 
-def _shown(path: str) -> str:
+def shown_path(path: str) -> str:
+    """A path as messages show it."""
     return "standard input" if path == STANDARD_STREAM else repr(path)

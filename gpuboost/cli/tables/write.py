@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import os
 import re
 import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from errno import ENOENT
 from pathlib import Path
 from typing import IO, Any
@@ -14,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from gpuboost.cli.tables.read import STANDARD_STREAM, require_pyarrow
-from gpuboost.io.container import check_writable
+from gpuboost.io.container import check_writable, replaced_file
 
 NamedColumns = dict[str, Any]  # arrays of NumPy or columns of pyarrow
 _FORMATS = "csv, tsv, csv.gz, tsv.gz, parquet, arrow, feather or npy"
@@ -69,8 +72,11 @@ def joined_columns(kept: NamedColumns, predicted: NamedColumns) -> NamedColumns:
     return kept | predicted
 
 
-def write_columns(columns: NamedColumns, path: str) -> None:
-    """Write columns of equal length to a file, or as CSV to standard output for "-".
+def write_columns(batches: Iterable[NamedColumns], path: str) -> None:
+    """Write batches of columns of equal length to a file, or as CSV to standard output for "-".
+
+    All batches have the same columns. The file is replaced when it is complete. Only an npy file
+    is written in one piece.
 
     Raises
     ------
@@ -81,22 +87,45 @@ def write_columns(columns: NamedColumns, path: str) -> None:
     ImportError
         If pyarrow is needed and not installed.
     """
-    ending = _ending(path)
     if path == STANDARD_STREAM:
-        _write_text(columns, sys.stdout, ",")
-    elif ending == "npy":
-        np.save(path, _array_of(columns))
-    elif ending in ("parquet", "arrow", "feather"):
-        _write_arrow(columns, path, ending)
-    else:
-        opened: Any = gzip.open if ending.endswith(".gz") else open
-        with opened(path, "wt", encoding="utf-8", newline="") as file:
-            _write_text(columns, file, "\t" if ending.startswith("tsv") else ",")
+        _write_text(batches, sys.stdout, ",")
+        return
+    ending = _ending(path)
+    is_special = os.path.exists(path) and not os.path.isfile(path)  # a pipe, which stays one
+    with open(path, "wb") if is_special else replaced_file(path) as file:
+        if ending == "npy":
+            np.save(file, _array_of(_joined(list(batches))))
+        elif ending in ("parquet", "arrow", "feather"):
+            _write_arrow(batches, file, ending)
+        else:
+            delimiter = "\t" if ending.startswith("tsv") else ","
+            with _uncompressed(file, ending) as content:
+                text = io.TextIOWrapper(content, encoding="utf-8", newline="")
+                _write_text(batches, text, delimiter)
+                text.detach()  # else it would close the file
+
+
+def _uncompressed(file: IO[bytes], ending: str) -> AbstractContextManager[Any]:
+    """What content is written to that the file may compress."""
+    return gzip.open(file, "wb") if ending.endswith(".gz") else nullcontext(file)
 
 
 def _ending(path: str) -> str:
     found = re.search(r"\.((?:csv|tsv)(?:\.gz)?|parquet|arrow|feather|npy)$", path)
     return found[1] if found else ""
+
+
+def _joined(batches: list[NamedColumns]) -> NamedColumns:
+    """The columns of all batches."""
+    return {name: _joined_column([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _joined_column(parts: list[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    from pyarrow import chunked_array
+
+    return chunked_array([chunk for part in parts for chunk in part.chunks])
 
 
 def _array_of(columns: NamedColumns) -> np.ndarray:
@@ -125,26 +154,58 @@ def _values_of(column: Any) -> list[Any]:
     return column.to_pylist()
 
 
-def _write_text(columns: NamedColumns, file: IO[str], delimiter: str) -> None:
-    rows = zip(*map(_values_of, columns.values()), strict=True)
+def _write_text(batches: Iterable[NamedColumns], file: IO[str], delimiter: str) -> None:
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    for number, columns in enumerate(batches):
+        if not number:
+            writer.writerow(columns)
+        writer.writerows(zip(*map(_values_of, columns.values()), strict=True))
 
 
-def _write_arrow(columns: NamedColumns, path: str, ending: str) -> None:
+def _write_arrow(batches: Iterable[NamedColumns], file: IO[bytes], ending: str) -> None:
     pyarrow = require_pyarrow(f"to write {ending} files")
-    table = pyarrow.table(
-        {
-            name: pyarrow.array(own.tolist()) if isinstance(own, np.ndarray) else own
-            for name, own in columns.items()
-        }
-    )
+    known: dict[str, Any] = {}  # dictionaries of categories so far
+    writer, schema = None, None
+    with ExitStack() as stack:
+        for columns in batches:
+            table = pyarrow.table(
+                {
+                    name: pyarrow.array(own.tolist()) if isinstance(own, np.ndarray) else own
+                    for name, own in columns.items()
+                }
+            )
+            if ending != "parquet":
+                table = _with_dictionaries(table, known)
+            if writer is None:
+                schema = table.schema
+                writer = stack.enter_context(_arrow_writer(file, schema, ending))
+            writer.write_table(table.cast(schema))
+
+
+def _with_dictionaries(table: Any, known: dict[str, Any]) -> Any:
+    """The table with dictionaries that begin with those of earlier tables, as Arrow files need.
+
+    ``known`` has a chunk without rows for each column of categories.
+    """
+    from pyarrow import chunked_array, types
+
+    for place, field in enumerate(table.schema):
+        if types.is_dictionary(field.type):
+            before = known.get(field.name, [])
+            chunks = chunked_array([*before, *table.column(place).chunks]).unify_dictionaries()
+            known[field.name] = [chunks.chunk(0).slice(0, 0)]
+            column = chunked_array(chunks.chunks[len(before) :])
+            table = table.set_column(place, field.name, column)
+    return table
+
+
+def _arrow_writer(file: IO[bytes], schema: Any, ending: str) -> Any:
+    """The writer of a file of Parquet, or of Arrow as pyarrow's Feather files."""
+    import pyarrow
+    from pyarrow import ipc, parquet
+
     if ending == "parquet":
-        from pyarrow import parquet
-
-        parquet.write_table(table, path)
-    else:
-        from pyarrow import feather
-
-        feather.write_feather(table, path)
+        return parquet.ParquetWriter(file, schema)
+    codec = "lz4" if pyarrow.Codec.is_available("lz4_frame") else None
+    options = ipc.IpcWriteOptions(compression=codec, emit_dictionary_deltas=True)
+    return ipc.new_file(file, schema, options=options)
