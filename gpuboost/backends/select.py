@@ -191,7 +191,12 @@ def _backend_of(number: int) -> CudaBackend:
     from gpuboost.backends.cuda.backend import CudaBackend
     from gpuboost.backends.cuda.runtime.cupy import CupyRuntime
 
-    return CudaBackend(CupyRuntime(number))
+    return CudaBackend(CupyRuntime(number), _host_backend)
+
+
+def _host_backend() -> Backend:
+    """The backend of the host for large fits: Numba if it can be used."""
+    return numpy_backend() if _why_no_numba() else _numba_backend()
 
 
 @cache

@@ -172,13 +172,6 @@ def test_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(model.predict(blocks), expected)
 
 
-def test_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, y = make_table(50)
-    blocks = in_blocks(table, monkeypatch, 20)
-    with pytest.raises(ValueError, match=r"device='cuda' was given together with a Dataset whose"):
-        gb.RandomForestRegressor(device="cuda").fit(blocks, y)
-
-
 def test_weights_and_several_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     table, y = make_table(300)
     several, weights = np.stack([y, y**2, -y], axis=1), np.abs(y) * (y > -1)

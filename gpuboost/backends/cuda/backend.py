@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,10 +13,13 @@ from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
 from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
 from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.host.backend import HostBackend
+from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.protocol import Booster, Reweighter
 from gpuboost.data.sparse_binning import bin_sparse, learn_sparse_bins
 from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.ensembles.adaboost_task import ReweightTask
 from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -38,12 +42,15 @@ class CudaBackend:
     ----------
     runtime : Runtime
         Runtime of the device.
+    host : callable
+        Returns the backend of the host that keeps the trees, boosting and AdaBoost of fits on codes
+        in blocks, whose passes over rows and codes run on the device.
     """
 
     threshold_finder: ThresholdFinder | None = None
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, runtime: Runtime, host: Callable[[], Any] = NumpyBackend) -> None:
+        self.runtime, self._host = runtime, host
         self.name = runtime.name
 
     def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
@@ -66,10 +73,14 @@ class CudaBackend:
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, in batches that fit in the device's memory."""
+        if task.matrix.is_blocked:
+            return self._for_blocks(task.matrix).grow(task)
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them, on the device if it can finish such trees."""
+        if task.matrix.is_blocked:
+            return self._for_blocks(task.matrix).grow_finished(task)
         return self._each(grow_finished, task)
 
     def _each(self, grow: Callable[..., Iterator[Any]], task: GrowTask) -> Iterator[Any]:
@@ -83,11 +94,24 @@ class CudaBackend:
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting; its rows stay on the device."""
+        if task.matrix.is_blocked:
+            return self._for_blocks(task.matrix).booster(task)
         return CudaBooster(self.runtime, self._with_budget(task))
 
     def reweighter(self, task: ReweightTask) -> Reweighter:
         """Start a fit of AdaBoost; its rows stay on the device."""
+        if task.matrix.is_blocked:
+            return self._for_blocks(task.matrix).reweighter(task)
         return CudaReweighter(self.runtime, self._with_budget(task))
+
+    def _for_blocks(self, matrix: BinnedMatrix) -> HostBackend:
+        """The backend of a fit on codes in blocks; these stay on the device as far as they fit."""
+        from gpuboost.backends.cuda.blocks.passes import BlockGrowth
+
+        backend: HostBackend = copy(self._host())
+        assert isinstance(matrix.stored, CodeBlocks)
+        backend.block_device = BlockGrowth(self.runtime, matrix.stored)
+        return backend
 
     def _with_budget(self, task: Task) -> Task:
         """Return the task with its budget set to the bytes that a fit may take on the device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,7 +24,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import ThresholdFinder, Tree
 from gpuboost.engine.sampling import RowSampler
-from gpuboost.engine.task import GrowTask
+from gpuboost.engine.task import GrownTree, GrowTask
 
 
 class HostBackend(Backend):
@@ -35,6 +36,17 @@ class HostBackend(Backend):
     threshold_finder: ThresholdFinder | None = None
     column_counter: type[ColumnCounter] = ColumnCounter
     bin_dense: Callable[[Any, BinMapper, int], BinnedMatrix] = staticmethod(bin_columns)
+    block_device: Any = None  # the `numpy.blocks.passes.BlockDevice` for codes in blocks
+
+    @abstractmethod
+    def grow_blocks(
+        self, task: GrowTask, with_leaves: bool = False
+    ) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
+        """Grow trees on codes in blocks; see `numpy.blocks.level_ops.grow_batches`."""
+
+    def _grow_in_blocks(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
+        grown = (tree for trees, _ in self.grow_blocks(task) for tree in trees)
+        yield from zip(task.trees, grown, strict=True)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them."""

@@ -14,7 +14,7 @@ from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
 from gpuboost.backends.numba.predict import predict as prediction
-from gpuboost.backends.numpy.blocks.level_ops import grow_blocks
+from gpuboost.backends.numpy.blocks.level_ops import grow_batches
 from gpuboost.backends.protocol import Booster
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -63,6 +63,12 @@ class NumbaBackend(HostBackend):
         level by level.
         """
         if isinstance(task.matrix.stored, CodeBlocks):
-            yield from grow_blocks(task, CompiledBlockOps)
+            yield from self._grow_in_blocks(task)
             return
         yield from DepthFirstGrower(task).grow_all()
+
+    def grow_blocks(
+        self, task: GrowTask, with_leaves: bool = False
+    ) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
+        """Grow trees on codes in blocks."""
+        return grow_batches(task, CompiledBlockOps, with_leaves, self.block_device)

@@ -34,9 +34,7 @@ class NumpyBackend(HostBackend):
         from gpuboost.backends.numpy.level_ops import NumpyLevelOps  # before threads start
 
         if task.matrix.is_blocked:
-            from gpuboost.backends.numpy.blocks.level_ops import grow_blocks
-
-            yield from grow_blocks(task)
+            yield from self._grow_in_blocks(task)
             return
 
         def grow(trees: Sequence[int]) -> list[GrownTree]:
@@ -44,6 +42,14 @@ class NumpyBackend(HostBackend):
 
         grown = in_batches(task, grow)
         yield from zip(task.trees, chain.from_iterable(grown), strict=True)
+
+    def grow_blocks(
+        self, task: GrowTask, with_leaves: bool = False
+    ) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
+        """Grow trees on codes in blocks."""
+        from gpuboost.backends.numpy.blocks.level_ops import grow_batches
+
+        return grow_batches(task, None, with_leaves, self.block_device)
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting."""

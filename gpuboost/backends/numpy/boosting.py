@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
+from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numpy.batches import in_batches
-from gpuboost.backends.numpy.blocks.level_ops import grow_batches
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
@@ -24,13 +24,15 @@ from gpuboost.engine.task import GrownTree, GrowTask
 class NumpyBooster(HostBooster):
     """Implementation of `gpuboost.backends.protocol.Booster` in NumPy."""
 
+    backend: HostBackend
+
     def grow(self, number: int, made: Gradients, scale: Scale) -> Sequence[GrownTree]:
         """Grow the trees of a round, and store the leaf of each row."""
         task = self.grow_task(number, made, scale)
         self._leaves: list[np.ndarray] = []
         trees = []
         if task.matrix.is_blocked:
-            batches = grow_batches(task, with_leaves=True)
+            batches = self.backend.grow_blocks(task, with_leaves=True)
         else:
             batches = in_batches(task, lambda trees: _grow(task, trees))
         for grown, leaves in batches:

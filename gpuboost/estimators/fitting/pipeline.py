@@ -24,7 +24,6 @@ from gpuboost.backends.select import choose_backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.validation import check_flush_to_zero, check_target_given
 from gpuboost.engine.bins import BinnedMatrix
-from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.estimators.fitting.callbacks import FitCallbacks
 from gpuboost.estimators.inputs.features import read_targets, read_training, where_they_are
 from gpuboost.estimators.inputs.parameters import Execution, execution_of
@@ -134,35 +133,25 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Prepared[Any]
     X, device = adopt_features(X, execution.device)
     with _advice_if_resumed(resumed):
         table = read_training(X, estimator, before)
-    y, sample_weight = (adopt_targets(given, device) for given in (y, sample_weight))
+    device, of_targets = _devices_for(table.data, device)
+    y, sample_weight = (adopt_targets(given, of_targets) for given in (y, sample_weight))
     with where_they_are(y, sample_weight), _advice_if_resumed(resumed):
         labels, weights = read_targets(estimator._read_labels, y, sample_weight, table.n_samples)
         if before is not None and not estimator._has_all_trees():
             check_same_labels(resumed or estimator, labels)
         inputs = FitInputs(labels, weights, table.schema, table.value_bytes, before)
         plan, growth = estimator._plan(inputs)
-    if isinstance(table.data, BinnedMatrix) and isinstance(table.data.stored, CodeBlocks):
-        device = on_cpu(device)
     backend = choose_backend(device, growth_work(growth))
     matrix = table.bin(weights, backend, execution.n_threads)
     of_fit = plan, backend, execution, before, resumed
     return Prepared(table.schema, matrix, labels, *of_fit)
 
 
-def on_cpu(device: str) -> str:
-    """The device of a fit on codes in blocks, which only CPUs grow trees on.
-
-    Raises
-    ------
-    ValueError
-        A GPU was asked for.
-    """
-    if device.startswith("cuda"):
-        raise ValueError(
-            "device='cuda' was given together with a Dataset whose codes exceed its memory_limit; "
-            "use device='auto', or a memory_limit of at least twice n_samples * n_features bytes"
-        )
-    return "cpu" if device == "auto" else device
+def _devices_for(data: Any, device: str) -> tuple[str, str]:
+    """The devices of a fit and of its targets: for codes in blocks, targets are on the host."""
+    if not (isinstance(data, BinnedMatrix) and data.is_blocked):
+        return device, device
+    return "cpu" if device == "auto" else device, "cpu"
 
 
 @contextmanager

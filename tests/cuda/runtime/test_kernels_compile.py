@@ -26,7 +26,7 @@ from tests.cuda_shim.source import KERNEL_FOLDER, splice_prelude
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 KERNEL_FILES = sorted(KERNEL_FOLDER.rglob("*.cu"))
-N_KERNELS = 112
+N_KERNELS = 118
 
 PTX_RULES = {
     "a product contracted into a sum": r"\bfma\.rn?[\w.]*\.?f(?:32|64)",

@@ -35,14 +35,15 @@ def sum_out_of_bag(
     """Sum leaf values out of bag; see `gpuboost.backends.protocol.Backend.sum_out_of_bag`."""
     xp, n = runtime.xp, matrix.n_samples
     forest = device_forest(runtime, ensemble, np.dtype(np.float32))
-    matrix = replace(matrix, stored=runtime.asarray(matrix.codes))
+    if not matrix.is_blocked:
+        matrix = replace(matrix, stored=runtime.asarray(matrix.codes))
     total = xp.zeros((n, forest.n_values), dtype=xp.float64)
     count = xp.zeros(n, dtype=xp.int64)
     capacity = runtime.memory_budget() // (BYTES_PER_DRAW * n)
     for first, drawn in _drawn(runtime, draws, max(1, min(capacity, OUT_OF_BAG_TREES))):
         trees = _some_trees(forest, first, len(drawn[1]))
         for rows, block in code_blocks(matrix):
-            found = find_leaves(runtime, trees, DeviceFeatures.of(xp, block))
+            found = find_leaves(runtime, trees, DeviceFeatures.of(xp, runtime.asarray(block)))
             _add(runtime, trees, found, drawn[0], rows.start, total, count)
     return runtime.to_host(total), runtime.to_host(count)
 

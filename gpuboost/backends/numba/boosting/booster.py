@@ -25,9 +25,7 @@ from gpuboost.backends.numba.boosting.row_sets import Directions, VisitedRows
 from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
-from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
 from gpuboost.backends.numba.threads.pool import ThreadPool
-from gpuboost.backends.numpy.blocks.level_ops import grow_batches
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask
@@ -41,6 +39,8 @@ _ALL = np.zeros(0, np.uint32)
 
 class NumbaBooster(HostBooster):
     """Implementation of `gpuboost.backends.protocol.Booster` in compiled code."""
+
+    backend: HostBackend
 
     def __init__(self, backend: HostBackend, task: BoostTask) -> None:
         super().__init__(backend, task)
@@ -135,7 +135,7 @@ class NumbaBooster(HostBooster):
     def _grow_blocks(self, task: GrowTask, all_inside: bool) -> list[GrownTree]:
         """Grow the trees of a round on codes in blocks; keep the leaves of rows if known."""
         as_grown = all_inside and not task.options.drops_nodes
-        trees, leaves = zip(*grow_batches(task, CompiledBlockOps, as_grown), strict=True)
+        trees, leaves = zip(*self.backend.grow_blocks(task, as_grown), strict=True)
         self._leaf = np.concatenate(leaves) if as_grown else None
         return [grown for batch in trees for grown in batch]
 

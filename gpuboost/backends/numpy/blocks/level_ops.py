@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gpuboost.backends.numpy.batches import WATCHED_TREES
-from gpuboost.backends.numpy.blocks.passes import BlockPasses
+from gpuboost.backends.numpy.blocks.passes import BlockDevice, BlockPasses
 from gpuboost.backends.numpy.blocks.rows import rows_by_node, set_roots, taken, with_starts
 from gpuboost.backends.numpy.blocks.sums import BlockSums, NumpyBlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
@@ -38,21 +38,17 @@ BYTES_PER_TREE_ROW = 20  # of a row in a tree: its node, weight, and word of sum
 BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `LeafRowOps` grows
 
 
-def grow_blocks(
-    task: GrowTask, kind: type[BlockLevelOps] | None = None
-) -> Iterator[tuple[int, GrownTree]]:
-    """Grow the trees of a task whose matrix is in blocks; yield (number, tree) in order."""
-    grown = (tree for trees, _ in grow_batches(task, kind) for tree in trees)
-    yield from zip(task.trees, grown, strict=True)
-
-
 def grow_batches(
-    task: GrowTask, kind: type[BlockLevelOps] | None = None, with_leaves: bool = False
+    task: GrowTask,
+    kind: type[BlockLevelOps] | None = None,
+    with_leaves: bool = False,
+    device: BlockDevice | None = None,
 ) -> Iterator[tuple[list[GrownTree], np.ndarray]]:
     """Grow the trees of a task whose matrix is in blocks, batch by batch.
 
     As many trees grow together as an eighth of the memory limit holds; each batch reads the codes
-    once for each level. ``kind`` are the level operations, `BlockLevelOps` by default.
+    once for each level. ``kind`` are the level operations, `BlockLevelOps` by default. With a
+    ``device``, the passes over rows and codes run on it.
 
     Yields
     ------
@@ -67,11 +63,12 @@ def grow_batches(
     trees = list(task.trees)
     size = trees_of_batch(len(trees), task.matrix.n_samples, blocks.memory_limit)
     size = min(size, WATCHED_TREES) if task.is_watched else size
+    size = size if device is None else device.batch_size(task, size)
     for first in range(0, len(trees), size):
         batch = trees[first : first + size]
 
         def begin(batch: Sequence[int] = batch) -> tuple[BlockLevelOps, Any, Any]:
-            return (kind or BlockLevelOps).begin(task, batch, with_leaves)
+            return (kind or BlockLevelOps).begin(task, batch, with_leaves, device)
 
         ops = grow_levels(begin, task)
         yield ops.end_batch(), ops.leaves() if with_leaves else np.zeros((len(batch), 0), np.int32)
@@ -100,10 +97,10 @@ class BlockLevelOps(LeafRowOps):
         trees: Sequence[int],
         tree_rows: Sequence[TreeRows],
         roots: Frontier,
+        passes: BlockPasses,
     ) -> None:
         super().__init__(task, trees, tree_rows, roots)
-        sums = type(self).make_sums(task, tree_rows)
-        self._passes, self._roots = BlockPasses(task, tree_rows, sums), roots
+        self._passes, self._roots = passes, roots
         self._inner: LeafRowOps | None = None
         self._depth = 0
         # Histograms of nodes: those of this level's, or in `_before` of the last level's.
@@ -122,12 +119,17 @@ class BlockLevelOps(LeafRowOps):
         task: GrowTask,
         trees: Sequence[int],
         with_leaves: bool,
+        device: BlockDevice | None = None,
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
         node = np.empty((len(trees), task.matrix.n_samples), np.int32)
         roots = set_roots(task, trees, tree_rows, node)
-        ops = cls(task, trees, tree_rows, roots)
+        if device is None:
+            passes = BlockPasses(task, tree_rows, cls.make_sums(task, tree_rows))
+        else:
+            passes = device.passes(task, tree_rows, node)
+        ops = cls(task, trees, tree_rows, roots, passes)
         ops._with_leaves = with_leaves
         return ops, node, roots
 
@@ -138,6 +140,7 @@ class BlockLevelOps(LeafRowOps):
         if self._inner is not None:
             return self._inner.set_median_gradients(rows, frontier)
         self._passes.run(rows, frontier)
+        self._passes.read_nodes(rows)
         block, frontier = rows_by_node(self.task, self.tree_rows, rows, frontier)
         block, frontier = super().set_median_gradients(block, frontier)
         if self._passes.signs is None:
@@ -153,7 +156,7 @@ class BlockLevelOps(LeafRowOps):
             return self._inner.candidates(rows, frontier, depth)
         self._depth, self._built = depth, None
         likely = self._likely(frontier, depth)
-        if len(likely) and 2 * len(likely) * self._node_bytes <= self.task.memory_budget:
+        if len(likely) and 2 * len(likely) * self._node_bytes <= self._passes.histogram_bytes:
             self._build_level(rows, frontier, likely)
         else:
             self._before = None  # its memory is needed for the histograms of `find_splits`
@@ -169,7 +172,7 @@ class BlockLevelOps(LeafRowOps):
         if self._built is not None:
             self._search_nodes(frontier, candidates, splits)
             return splits
-        size = max(self.task.memory_budget // self._node_bytes, 1)
+        size = max(self._passes.histogram_bytes // self._node_bytes, 1)
         for first in range(0, len(candidates.nodes), size):
             nodes = candidates.nodes[first : first + size]
             self._slot = np.full(len(frontier), -1)
@@ -236,7 +239,8 @@ class BlockLevelOps(LeafRowOps):
         none = np.zeros(len(parents), np.int64)
         children = self._children(frontier.take(parents), none, splits, parents)
         children = replace(children, count=np.zeros(len(children), np.int64))
-        if len(children) and self._fit_memory(n_open):
+        n_bytes = len(children) * self._node_bytes
+        if len(children) and self._passes.loads_rows(n_bytes) and self._fit_memory(n_open):
             return self._keep_open_rows(rows, children)
         return rows, children
 
@@ -252,15 +256,12 @@ class BlockLevelOps(LeafRowOps):
         largest = np.iinfo(target.values.dtype).max
         low = np.full((len(frontier), target.n_channels), largest, target.values.dtype)
         high = -low
-        for t, row, node in self._passes.open_rows(rows):
-            own = self.tree_rows[t].weight[row] > 0
-            value = target.values[row[own]]
-            np.minimum.at(low, node[own], value)
-            np.maximum.at(high, node[own], value)
+        self._passes.value_ranges(rows, low, high)
         return np.all(low >= high, axis=1)
 
     def leaves(self) -> np.ndarray:
         """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
+        self._passes.read_leaves(self._node)
         if self._inner is not None:
             self._tree = self._inner._tree
             for own, inner, was_open in zip(
@@ -364,6 +365,7 @@ class BlockLevelOps(LeafRowOps):
     def _keep_open_rows(self, node: np.ndarray, frontier: Frontier) -> tuple[RowBlock, Frontier]:
         """Load the codes of all open rows, and leave the rest to `LeafRowOps`."""
         self._passes.run(node, frontier)
+        self._passes.read_nodes(node)
         used = np.flatnonzero((node >= 0).any(axis=0))
         matrix = replace(self.task.matrix, stored=self._passes.codes_of(used))
         target: Any = self.task.target

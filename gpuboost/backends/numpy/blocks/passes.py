@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.tree import goes_left
-from gpuboost.engine.targets import ClassTarget, TreeRows
+from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget
 from gpuboost.engine.task import MISSING_LEFT, GrowTask
 
 PRIVATE_BYTES = 32 << 20  # of histograms, up to which each thread has its own, and blocks
@@ -48,6 +48,15 @@ class BlockPasses:
         self.bin_bytes = 8 * self._sums.cell
         self._pending: Pending | None = None
         self.signs: np.ndarray | None = None
+
+    @property
+    def histogram_bytes(self) -> int:
+        """Bytes that the histograms of `run` and those of their parents may take."""
+        return self._task.memory_budget
+
+    def loads_rows(self, n_bytes: int) -> bool:
+        """Whether rows that fit the memory are loaded, before histograms of ``n_bytes`` bytes."""
+        return True
 
     def run(
         self,
@@ -153,11 +162,24 @@ class BlockPasses:
         feature[parents] = splits.feature[parents]
         self._pending = Pending(feature, step)
 
-    def open_rows(self, node: np.ndarray) -> Any:
-        """Yield trees, some of their open rows, and the nodes of these."""
+    def value_ranges(self, node: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Lower ``low`` and raise ``high``, (m, K), to the range of each node's target values.
+
+        Rows of weight 0 do not count.
+        """
+        target = self._task.target
+        assert isinstance(target, ValueTarget)
         for t, part in row_slices(node):
-            at = np.flatnonzero(node[t, part] >= 0)
-            yield t, part.start + at, node[t, part][at]
+            at = np.flatnonzero((node[t, part] >= 0) & (self._tree_rows[t].weight[part] > 0))
+            own, value = node[t, part][at], target.values[part.start + at]
+            np.minimum.at(low, own, value)
+            np.maximum.at(high, own, value)
+
+    def read_nodes(self, node: np.ndarray) -> None:
+        """Copy the nodes of rows to ``node``, int32 (trees, n), from a device that keeps them."""
+
+    def read_leaves(self, found: np.ndarray) -> None:
+        """Copy the leaves that `record_leaves` set from a device that keeps them."""
 
     def leaf_sums(
         self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray, shape: tuple[int, int]
@@ -165,7 +187,7 @@ class BlockPasses:
         """Leaf sums of some nodes, for each class if there are any: int64 (m, classes * P)."""
         target, (n_classes, n_planes) = self._task.target, shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
-        place = _table(frontier, leaves, np.arange(len(leaves)) * n_classes)
+        place = node_table(frontier, leaves, np.arange(len(leaves)) * n_classes)
         for t, part in row_slices(node if len(leaves) else node[:0]):
             rows, none = self._tree_rows[t], np.zeros(0, np.int32)
             wide: Any = target.wide if rows.wide is None else rows.wide
@@ -183,7 +205,7 @@ class BlockPasses:
         found: np.ndarray,
     ) -> None:
         """Set ``found``, int32 (trees, n), to the ``number`` of the leaf of each row in one."""
-        table = _table(frontier, leaves, number)
+        table = node_table(frontier, leaves, number)
         for t, part in row_slices(node if len(leaves) else node[:0]):
             self._sums.record_leaves(node[t, part], table, found[t, part])
 
@@ -197,7 +219,19 @@ class BlockPasses:
         return codes
 
 
-def _table(frontier: Frontier, nodes: np.ndarray, value: np.ndarray) -> np.ndarray:
+class BlockDevice(Protocol):
+    """A device on which the passes of a fit run; it keeps what all batches of trees share."""
+
+    def batch_size(self, task: GrowTask, size: int) -> int:
+        """Number of trees that grow together: ``size``, or fewer if the device holds no more."""
+
+    def passes(
+        self, task: GrowTask, tree_rows: Sequence[TreeRows], node: np.ndarray
+    ) -> BlockPasses:
+        """The passes of a batch of trees, whose rows begin in the nodes ``node``."""
+
+
+def node_table(frontier: Frontier, nodes: np.ndarray, value: np.ndarray) -> np.ndarray:
     """The values of some nodes, -1 for others: int64 (m + 1,), after that of closed rows."""
     found = np.full(len(frontier) + 1, -1)
     found[1 + nodes] = value
