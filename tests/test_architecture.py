@@ -38,7 +38,7 @@ _FLOORS = """
     backends.numba.boosting  backends.numba.predict  backends.numba.explain  backends.numba
     backends.cuda.runtime  backends.cuda.data  backends.cuda.sampling  backends.cuda.level
     backends.cuda.growth  backends.cuda.predict  backends.cuda.boosting  backends.cuda.adaboost
-    backends.cuda.explain  backends.cuda
+    backends.cuda.explain  backends.cuda.blocks  backends.cuda
     blocks  distributed
     backends.select  backends.device_arrays
     io  ranking

@@ -106,7 +106,7 @@ class CudaBackend:
 
     def _for_blocks(self, matrix: BinnedMatrix) -> HostBackend:
         """The backend of a fit on codes in blocks; these stay on the device as far as they fit."""
-        from gpuboost.backends.cuda.blocks.passes import BlockGrowth
+        from gpuboost.backends.cuda.blocks.growth import BlockGrowth
 
         backend: HostBackend = copy(self._host())
         assert isinstance(matrix.stored, CodeBlocks)

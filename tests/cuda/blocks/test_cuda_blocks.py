@@ -13,7 +13,8 @@ from gpuboost import Dataset
 from gpuboost.backends import select as choice
 from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.blocks.codes import DeviceCodes
-from gpuboost.backends.cuda.blocks.passes import BlockGrowth
+from gpuboost.backends.cuda.blocks.growth import BlockGrowth
+from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.blocks.level_ops import BlockLevelOps
@@ -21,6 +22,8 @@ from gpuboost.blocks.spill import SpilledCodes
 from tests import cuda_shim
 from tests.blocks.test_block_growth import CLASS_FITS, FITS, in_blocks, make_table
 from tests.cuda.shim_runtime import ShimRuntime
+from tests.cuda_shim import KernelError
+from tests.cuda_shim.mutants import barrier_mutants
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -31,7 +34,7 @@ CODES = F * N
 SOME = CODES * 3 // 4  # bytes for the codes of the last two of three blocks
 # Memory limits: histograms of a level at once, in shared memory; or of one node, mostly not.
 UNLIMITED, ONE_NODE = 10**8, 1000
-HOST = choice._host_backend
+HOST, KERNELS = choice._host_backend, "blocks/block_rows.cu"
 LITTLE_SHARED = 2000  # bytes
 BY_NODE = ("boosting", "medians", "tree", "boosting of classes", "AdaBoost of classes")
 
@@ -159,13 +162,40 @@ def test_numba_on_the_host(machine: Any, monkeypatch: Any) -> None:
     assert searched
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_order_of_threads(seed: int, monkeypatch: Any) -> None:
-    backend = CudaBackend(ShimRuntime(order_seed=seed))
+def fit_on(runtime: ShimRuntime, monkeypatch: Any, *names: str) -> None:
+    """Compare fits on a runtime whose kernels run on the CPU."""
     monkeypatch.setattr(choice, "why_no_cuda", lambda device: "")
-    monkeypatch.setattr(choice, "cuda_backend", lambda number: backend)
-    for name in ("boosting", "forest of classes"):
+    monkeypatch.setattr(choice, "cuda_backend", lambda number: CudaBackend(runtime))
+    for name in names:
         assert_same(name, UNLIMITED, monkeypatch)
+
+
+@pytest.mark.parametrize("flavour", ["plain", "race", "undefined", "guard"])
+def test_kernels_are_sound(flavour: str, monkeypatch: Any) -> None:
+    """Threads run in random order; with many nodes, rows are counted in global memory."""
+    text = file_text(KERNELS)
+    few = text.replace("COUNTED_NODES = 1024", "COUNTED_NODES = 2")
+    assert few != text
+    runtime = ShimRuntime(flavour, order_seed=3, sources={KERNELS: few})
+    fit_on(runtime, monkeypatch, "boosting", "forest of classes")
+    assert {"route_block_rows", "sum_block_rows"} <= set(runtime.launches)
+    runtime.shared_memory = 4 << 10
+    fit_on(runtime, monkeypatch, "AdaBoost of classes")
+    assert "add_block_rows" in runtime.launches
+
+
+MUTANTS = list(barrier_mutants(file_text(KERNELS)))
+
+
+def test_there_is_a_mutant_of_each_barrier() -> None:
+    assert len(MUTANTS) == file_text(KERNELS).count("__syncthreads();") == 4
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.line))
+def test_every_barrier_is_needed(mutant: cuda_shim.Mutant, monkeypatch: Any) -> None:
+    runtime = ShimRuntime("race", order_seed=4, sources={KERNELS: mutant.source_text})
+    with pytest.raises((KernelError, AssertionError)):
+        fit_on(runtime, monkeypatch, "boosting")
 
 
 @pytest.mark.parametrize(("capacity", "other"), [(0, N), (SOME, ROWS), (CODES, 0)])

@@ -10,100 +10,25 @@ The host searches the histograms and keeps the trees.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gpuboost.backends.cuda.blocks.codes import DeviceCodes
+from gpuboost.backends.cuda.blocks.records import BlockRows, Routing, SearchedNodes, tree_stride
 from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.numpy.blocks.passes import BlockPasses, node_table
 from gpuboost.backends.numpy.blocks.sums import NumpyBlockSums
-from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
+from gpuboost.engine.code_blocks import CodeChunk
 from gpuboost.engine.growth.frontier import Array, Frontier
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget
 from gpuboost.engine.task import GrowTask
 
-ROWS_SHARE = 2  # half of the budget is for the nodes, weights and targets of rows
-PART_SHARE = 8  # an eighth is for histograms, and an eighth for copies of codes
 _FILE = "blocks/block_rows.cu"
-
-
-class BlockGrowth:
-    """Passes on a device for all batches of a fit (`BlockDevice`), which share the codes there.
-
-    Parameters
-    ----------
-    runtime : Runtime
-    blocks : CodeBlocks
-        The codes of the fit.
-    """
-
-    def __init__(self, runtime: Runtime, blocks: CodeBlocks) -> None:
-        self._runtime, self._blocks = runtime, blocks
-        with runtime.active():
-            self._budget = runtime.memory_budget()
-        self._codes: DeviceCodes | None = None
-
-    def batch_size(self, task: GrowTask, size: int) -> int:
-        """Number of trees that grow together: ``size``, or fewer if the device holds no more."""
-        target, n = task.target, task.matrix.n_samples
-        k = target.n_channels
-        # node, weight and leaf; gradients and their wide sums, or wide weights
-        of_tree = n * (12 + (20 * k if target.has_gradients else 16))
-        shared = 0 if target.wide is None else target.wide.nbytes
-        shared += n * 4 * (0 if target.has_gradients else k)
-        size = min(size, max(1, (self._budget // ROWS_SHARE - shared) // of_tree))
-        if self._codes is None:
-            free = self._budget - min(size, len(task.trees)) * of_tree - shared
-            capacity = free - 2 * self._budget // PART_SHARE
-            self._codes = DeviceCodes(self._runtime, self._blocks, capacity)
-        return size
-
-    def passes(
-        self, task: GrowTask, tree_rows: Sequence[TreeRows], node: np.ndarray
-    ) -> DevicePasses:
-        """The passes of a batch of trees, whose rows begin in the nodes ``node``."""
-        assert self._codes is not None
-        budget = self._budget // PART_SHARE
-        with self._runtime.active():
-            return DevicePasses(self._runtime, self._codes, budget, task, tree_rows, node)
-
-
-@dataclass(frozen=True)
-class BlockRows:
-    """The rows of a batch of trees on a device; strides are 0 for arrays that trees share.
-
-    Attributes
-    ----------
-    node : int32 (trees, n)
-    weight : uint32 (trees or 1, n)
-    value : int32 (trees or 1, n, values)
-        As in kernels/blocks/block_rows.cu.
-    """
-
-    node: Array
-    weight: Array
-    value: Array
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows."""
-        return self.node.shape[1]
-
-    @property
-    def weight_stride(self) -> int:
-        """Number of weights of a tree, or 0."""
-        return tree_stride(self.weight)
-
-    @property
-    def value_stride(self) -> int:
-        """Number of values of a tree, or 0."""
-        return tree_stride(self.value)
 
 
 class DevicePasses(BlockPasses):
@@ -343,55 +268,6 @@ class DevicePasses(BlockPasses):
         target: Any = self._task.target
         given = [target.wide if own.wide is None else own.wide for own in self._tree_rows]
         return self._upload(given, np.int64)
-
-
-@dataclass(frozen=True)
-class SearchedNodes:
-    """The nodes of a level that get histograms, on a device.
-
-    Attributes
-    ----------
-    place : int32 (m,)
-        Number of each node among those of its tree, -1 for none.
-    slot : int32 (trees, n_places)
-        Histograms of these nodes, -1 at the end of trees with fewer nodes.
-    """
-
-    place: Array
-    slot: Array
-
-    @property
-    def n_places(self) -> int:
-        """Largest number of such nodes of a tree."""
-        return self.slot.shape[1]
-
-
-@dataclass(frozen=True)
-class Routing:
-    """The splits of the last level on a device.
-
-    Attributes
-    ----------
-    used : int64 (u,)
-        Features of the splits, ascending, on the host.
-    feature, column : int32 (m,)
-        Feature of each node's split, and its index in ``used``; -1 for none.
-    step : int32 (m, N_CODES)
-        As in `numpy.blocks.sums.Pending`.
-    count : int64 (children,)
-        Number of rows of each child so far.
-    """
-
-    used: np.ndarray
-    feature: Array
-    column: Array
-    step: Array
-    count: Array
-
-
-def tree_stride(array: Array) -> int:
-    """Number of items from one tree to the next, 0 if all trees share them."""
-    return array.size // len(array) if len(array) > 1 else 0
 
 
 def blocks_of(n_rows: int) -> int:
