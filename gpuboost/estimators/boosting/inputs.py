@@ -116,6 +116,8 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
             "eval_set must be a list of (X, y), (X, y, sample_weight) or (X, y, sample_weight, "
             f"offset), got an element of type {type(given).__name__}"
         )
+    if prepared.matrix.is_blocked:  # rounds run on the host
+        given = tuple(adopt_targets(each, "cpu") for each in given)
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss
     name = estimator._shown_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def test_kernels_are_sound(flavour: str, monkeypatch: Any) -> None:
     few = text.replace("COUNTED_NODES = 1024", "COUNTED_NODES = 2")
     assert few != text
     runtime = ShimRuntime(flavour, order_seed=3, sources={KERNELS: few})
-    fit_on(runtime, monkeypatch, "boosting", "forest of classes")
+    fit_on(runtime, monkeypatch, "boosting")
     assert {"route_block_rows", "sum_block_rows"} <= set(runtime.launches)
     runtime.shared_memory = 4 << 10
     fit_on(runtime, monkeypatch, "AdaBoost of classes")
@@ -259,13 +260,40 @@ def test_batches_fit_the_memory_of_the_device(machine: Any, monkeypatch: Any) ->
 def test_an_allocation_may_fail(nth: int, machine: Any, monkeypatch: Any) -> None:
     table, y = make_table(N)
     blocks = in_blocks(table, monkeypatch, ROWS, UNLIMITED)
-    model = gb.GradientBoostingRegressor(n_estimators=2, random_state=0, device="cuda")
+    model = gb.GradientBoostingRegressor(n_estimators=2, random_state=0, device="cuda:1")
     expected = model.fit(blocks, y).fingerprint()
     machine.fail_at = machine.allocations + nth
-    with pytest.raises(MemoryError, match="cuda:0 is out of memory"):
+    with pytest.raises(MemoryError, match="cuda:1 is out of memory"):
         model.fit(blocks, y)
     assert machine.live == 0 and machine.current == 0
     assert model.fit(blocks, y).fingerprint() == expected
+
+
+def test_explanations(machine: Any, monkeypatch: Any) -> None:
+    table, y = make_table(N)
+    blocks = in_blocks(table, monkeypatch, ROWS, UNLIMITED)
+    model = gb.GradientBoostingRegressor(n_estimators=3, random_state=0)
+    expected = model.set_params(device="numpy").fit(Dataset(table), y).shap_values(Dataset(table))
+    found = model.set_params(device="cuda").fit(blocks, y).shap_values(blocks)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_targets_on_the_device(machine: Any, tensors: None, monkeypatch: Any) -> None:
+    """They and evaluation sets are copied to the host, which runs the rounds."""
+    table, y = make_table(N)
+    table = table.select(range(3))
+    X = np.column_stack([column.to_numpy() for column in table.columns])
+    blocks = in_blocks(table, monkeypatch, ROWS, UNLIMITED)
+    model = gb.GradientBoostingRegressor(
+        n_estimators=3, n_iter_no_change=2, random_state=0, device="cuda"
+    )
+    expected = model.fit(blocks, y, eval_set=[(X, y)])
+    cupy = sys.modules["cupy"]
+    on_device = cupy.asarray(X), cupy.asarray(y)
+    found = clone(model).fit(blocks, on_device[1], cupy.ones(N), eval_set=[on_device])
+    assert found.fingerprint() == expected.fingerprint()
+    assert np.array_equal(found.validation_score_, expected.validation_score_)
 
 
 def test_auto_chooses_a_cpu(machine: Any, monkeypatch: Any) -> None:
