@@ -18,7 +18,7 @@ constexpr int32 BLOCK_ROWS_THREADS = 256;
 constexpr int32 BLOCK_ROWS_BLOCKS = 4;  // per multiprocessor
 constexpr int32 SUM_ROWS_THREADS = 1024;  // of sum_block_rows, whose blocks take a multiprocessor
 constexpr int32 GROUP_FEATURES = 8;  // at most; a thread reads a row's node and numbers once
-constexpr int32 N_CODES = 256;
+constexpr int32 STEP_CODES = 256;  // of a table of children: all values of a code
 constexpr int32 CLOSED = -1;
 constexpr int32 COUNTED_NODES = 1024;  // up to so many nodes, blocks count rows in shared memory
 
@@ -27,11 +27,11 @@ __device__ __forceinline__ int64 first_row_of_thread()
     return (int64)blockIdx.x * BLOCK_ROWS_THREADS + threadIdx.x;
 }
 
-__device__ __forceinline__ int64 row_stride() { return (int64)gridDim.x * BLOCK_ROWS_THREADS; }
+__device__ __forceinline__ int64 rows_of_grid() { return (int64)gridDim.x * BLOCK_ROWS_THREADS; }
 
 // Replace the nodes of the rows of a block of codes by their children, and add these rows to count,
 // int64 (n_nodes,). feature int32 (parents,): index into `codes` of each node's split, -1 if it has
-// none. step int32 (parents, N_CODES): child for each code.
+// none. step int32 (parents, STEP_CODES): child for each code.
 extern "C" __global__ void __launch_bounds__(BLOCK_ROWS_THREADS, BLOCK_ROWS_BLOCKS)
 route_block_rows(In<uint8> codes, In<int32> feature, In<int32> step, int64 first_row, int64 n_rows,
                  int64 n_samples, int32 n_nodes, Out<int32> node, Out<int64> count)
@@ -41,12 +41,12 @@ route_block_rows(In<uint8> codes, In<int32> feature, In<int32> step, int64 first
     for (int32 i = threadIdx.x; i < shared_nodes; i += BLOCK_ROWS_THREADS) counts[i] = 0;
     __syncthreads();
     int32* own = node + blockIdx.z * n_samples + first_row;
-    for (int64 row = first_row_of_thread(); row < n_rows; row += row_stride()) {
+    for (int64 row = first_row_of_thread(); row < n_rows; row += rows_of_grid()) {
         const int32 parent = own[row];
         if (parent < 0) continue;
         const int64 column = feature[parent];
         const int32 child
-            = column < 0 ? CLOSED : step[(int64)parent * N_CODES + codes[column * n_rows + row]];
+            = column < 0 ? CLOSED : step[(int64)parent * STEP_CODES + codes[column * n_rows + row]];
         own[row] = child;
         if (child < 0) continue;
         if (shared_nodes > 0) atomicAdd(counts + child, 1u);
@@ -100,7 +100,7 @@ add_block_rows(In<uint8> codes, In<int32> node, In<int32> place, In<int32> slot,
     const int64 tree = blockIdx.z;
     const int32 begin = blockIdx.y * group, end = min(begin + group, n_features);
     RowTerms terms = {0, value, n_channels, by_class != 0, times_weight != 0, counted != 0};
-    for (int64 row = first_row_of_thread(); row < n_rows; row += row_stride()) {
+    for (int64 row = first_row_of_thread(); row < n_rows; row += rows_of_grid()) {
         const int64 at = first_row + row;
         const int32 own = node[tree * n_samples + at], local = own < 0 ? -1 : place[own];
         if (local < 0) continue;
@@ -174,7 +174,7 @@ block_value_ranges(In<int32> node, In<uint32> weight, In<int32> value, int64 n_s
                    Out<int32> high)
 {
     const int64 tree = blockIdx.z;
-    for (int64 row = first_row_of_thread(); row < n_samples; row += row_stride()) {
+    for (int64 row = first_row_of_thread(); row < n_samples; row += rows_of_grid()) {
         const int64 own = node[tree * n_samples + row];
         if (own < 0 || weight[tree * weight_stride + row] == 0) continue;
         const int32* values = value + tree * value_stride + row * n_channels;
@@ -194,7 +194,7 @@ add_block_leaves(In<int32> node, In<int32> place, In<uint32> weight, In<int32> v
                  int64 wide_stride, int32 n_columns, int32 by_class, int32 draws, Out<int64> sums)
 {
     const int64 tree = blockIdx.z;
-    for (int64 row = first_row_of_thread(); row < n_samples; row += row_stride()) {
+    for (int64 row = first_row_of_thread(); row < n_samples; row += rows_of_grid()) {
         int64 leaf = place[1 + node[tree * n_samples + row]];
         if (leaf < 0) continue;
         if (by_class) leaf += value[tree * value_stride + row];
@@ -210,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_ROWS_THREADS, BLOCK_ROWS_BLOC
 record_block_leaves(In<int32> node, In<int32> number, int64 n_samples, Out<int32> found)
 {
     const int64 first = blockIdx.z * n_samples;
-    for (int64 row = first_row_of_thread(); row < n_samples; row += row_stride()) {
+    for (int64 row = first_row_of_thread(); row < n_samples; row += rows_of_grid()) {
         const int32 leaf = number[1 + node[first + row]];
         if (leaf >= 0) found[first + row] = leaf;
     }
