@@ -180,8 +180,8 @@ class DevicePasses(BlockPasses):
         groups, threads = -(-n_features // group), constant(_FILE, "SUM_ROWS_THREADS")
         n_blocks = -(-runtime.n_multiprocessors // (groups * trees))
         grid = min(n_blocks, -(-n_rows // threads)), groups, trees
-        given |= {"block": (threads,), "shared_mem": group * n_bytes}
-        return given | {"launch": ("sum_block_rows", grid), "group": group}
+        given |= {"group": group, "shared_mem": group * n_bytes}
+        return given | {"launch": ("sum_block_rows", grid)}
 
     def _searched(self, frontier: Frontier, slot: np.ndarray) -> SearchedNodes:
         """The nodes that get histograms, numbered in each tree."""
