@@ -19,11 +19,12 @@ from gpuboost.engine.task import Regularisation
 from tests import cuda_shim
 from tests.cuda import nvrtc
 from tests.cuda.lock_step import LockStepBackend
-from tests.cuda.runtime.test_kernels_compile import ARCHITECTURES, complaints, needs_nvrtc
+from tests.cuda.runtime.test_kernels_compile import complaints, needs_nvrtc, on_architectures
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
 from tests.cuda.shim_trees import PROPERTY, N, assert_equal_trees
 from tests.engine.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.engine.strategies import boosting_problems
+from tests.pairs import every_pair
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -64,25 +65,30 @@ CONSTRAINTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", CONSTRAINTS, ids=lambda options: "-".join(options) or "none")
-@pytest.mark.parametrize("criterion", [VARIANCE, NEWTON], ids=["squares", "newton"])
-@pytest.mark.parametrize("boosting", ["whole", "real"])
+@pytest.mark.parametrize(
+    ("options", "boosting", "criterion", "target"),
+    every_pair(CONSTRAINTS, ("whole", "real"), (VARIANCE, NEWTON), ("values", "outputs")),
+    ids=lambda value: "-".join(value) or "none" if isinstance(value, dict) else None,
+)
 def test_every_step_equals_the_reference(
-    boosting: str, criterion: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any],
+    boosting: str,
+    criterion: int,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
-    for target in ("values", "outputs"):
-        asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
-        asked = asked.with_options(**options)
-        fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))[1]
-        assert fingerprint == grow(asked, NumpyBackend())[1]
+    asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
+    asked = asked.with_options(**options)
+    fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))[1]
+    assert fingerprint == grow(asked, NumpyBackend())[1]
 
 
 @pytest.mark.parametrize("interactions", [None, ((0, 1), (1, 2, 3, 4))])
 @pytest.mark.parametrize("boosting", ["whole", "real"])
 def test_monotonic_features(boosting: str, interactions: Any) -> None:
     regular = Regularisation(l2=1.0, monotonic=(1, -1, 1, 0, 0))
-    asked = problem(boosting, n=400).with_options(
+    asked = problem(boosting, n=290).with_options(
         criterion=NEWTON, regularisation=regular, interactions=interactions
     )
     fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=3)))[1]
@@ -177,25 +183,20 @@ def test_constants_are_those_of_the_prelude() -> None:
         assert set().union(*found) == set(constants), name
 
 
+def name_of(value: Any) -> str:
+    return value if isinstance(value, str) else "-".join(value)
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[2]])
-@pytest.mark.parametrize(("name", "flags"), COMPILED)
-def test_variants_compile_to_lean_code(name: str, flags: str, architecture: str) -> None:
+@pytest.mark.parametrize(("compiled", "architecture"), on_architectures(COMPILED), ids=name_of)
+def test_variants_compile_to_lean_code(compiled: tuple[str, str], architecture: str) -> None:
+    name, flags = compiled
     text = kernel_source(name, VARIANTS[flags].constants(name))
     assert not complaints(nvrtc.compile_source(text, architecture, file_name=name))
 
 
-@pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("name", "flags"), COMPILED)
-def test_variants_compile_for_every_architecture(name: str, flags: str, architecture: str) -> None:
-    test_variants_compile_to_lean_code(name, flags, architecture)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[3]])
-@pytest.mark.parametrize("formula", range(len(TABLE)))
+@pytest.mark.parametrize(("formula", "architecture"), on_architectures(range(len(TABLE))))
 def test_losses_compile_to_lean_code(formula: int, architecture: str) -> None:
     text = kernel_source("boosting/gradients.cu", {"FORMULA": formula})
     assert not complaints(

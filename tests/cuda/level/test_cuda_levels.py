@@ -34,6 +34,7 @@ from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants, vote_mutants
 from tests.engine.harness import Problem, grow, make_columns, make_target
 from tests.engine.strategies import median_problems, problems
+from tests.pairs import every_pair
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -76,14 +77,17 @@ def no_small_nodes() -> Iterator[None]:
 # Every step ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
-@pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize(("target", "criterion"), TARGETS_AND_SCORES)
+@pytest.mark.parametrize(
+    ("target_and_score", "weights", "thresholds"),
+    every_pair(TARGETS_AND_SCORES, ("none", "real"), ("best", "random")),
+    ids=str,
+)
 def test_every_step_equals_the_reference(
-    target: str, criterion: int, weights: str, random_thresholds: bool
+    target_and_score: tuple[str, int], weights: str, thresholds: str
 ) -> None:
+    target, criterion = target_and_score
     asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
-    asked = asked.with_options(criterion=criterion, random_thresholds=random_thresholds)
+    asked = asked.with_options(criterion=criterion, random_thresholds=thresholds == "random")
     ensemble, fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))
     assert fingerprint == grow(asked, NumpyBackend())[1]
     assert ensemble.offset[-1] > 30

@@ -28,7 +28,9 @@ public:
         return true;
     }
     char* dynamic_end() const { return base_ + page + dynamic_capacity; }
-    char* stack(int i) const { return dynamic_end() + page + i * (page + stack_bytes) + page; }
+    char* stack(int i) const {
+        return dynamic_end() + page + i * (page + stack_bytes) + page - i % 16 * 256;
+    }
 
 private:
     char* base_ = nullptr;
