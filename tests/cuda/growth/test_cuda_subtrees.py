@@ -264,7 +264,7 @@ def test_maximum_number_of_rows_of_small_nodes() -> None:
         runtime = ShimRuntime(n_multiprocessors=10, **settings)
         return small_rows_for(runtime, asked.task(matrix, sampler, target), n_rows, weight)
 
-    asked = problem("values")
+    asked = problem("values", n=200)
     assert of(asked, 100) == 32  # the minimum
     assert of(asked, 80 * 200) == 200  # eight subtrees for each multiprocessor
     assert of(asked, 10**9) == 512 == constant("growth/block_state.cuh", "SMALL_ROWS")
