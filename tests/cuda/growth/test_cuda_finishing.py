@@ -105,7 +105,7 @@ def test_every_target_and_weight(target: str, criterion: int, weights: str) -> N
 @pytest.mark.parametrize("weights", ["integers", "real"])
 def test_weights_multiply_draws(weights: str, method: str) -> None:
     for target in ("two classes", "rare classes"):
-        asked = problem(target, weights, method=method, balance=True, n_trees=3)
+        asked = problem(target, weights, n=200, method=method, balance=True, n_trees=3)
         assert assert_finished(asked, ShimRuntime()) > 10
 
 
