@@ -150,17 +150,11 @@ def test_any_problem_equals_the_reference(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@PROPERTY
-@given(problems())
-def test_many_problems_equal_the_reference(problem: Problem) -> None:
-    assert_equal_trees(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
-
-
-@pytest.mark.slow
 @settings(PROPERTY, max_examples=150)
 @given(problems(max_rows=700))
 def test_many_problems_equal_the_reference_at_every_step(problem: Problem) -> None:
-    grow(problem, LockStepBackend(ShimRuntime()))
+    """`test_cuda_finishing.py` compares many trees of whole fits."""
+    grow(problem, LockStepBackend(ShimRuntime(order_seed=problem.seed % 3)))
 
 
 # Invariance ---------------------------------------------------------------------------------
