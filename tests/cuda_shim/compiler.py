@@ -134,7 +134,6 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join((_compiler_version(), *parts)).encode()).hexdigest()[:24]
 
 
-@functools.cache
 def _header_texts(folder: Path) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.iterdir()))
 

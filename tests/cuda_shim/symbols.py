@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ class SharedVariable:
     bytes: int
 
 
-@functools.cache
 def symbol_addresses(shared_object: Path) -> tuple[dict[str, int], list[SharedVariable]]:
     """Addresses of all functions, and the static shared variables of all kernels."""
     functions, variables = {}, []

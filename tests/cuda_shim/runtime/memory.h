@@ -28,9 +28,7 @@ public:
         return true;
     }
     char* dynamic_end() const { return base_ + page + dynamic_capacity; }
-    char* stack(int i) const {
-        return dynamic_end() + page + i * (page + stack_bytes) + page - i % 16 * 256;
-    }
+    char* stack(int i) const { return dynamic_end() + page + i * (page + stack_bytes) + page; }
 
 private:
     char* base_ = nullptr;
