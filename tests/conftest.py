@@ -28,7 +28,7 @@ from tests.runs.gpu_runs import (
     rows_are_capped,
     show_every_array,
 )
-from tests.runs.workers import put_in_order, spread_over_cores
+from tests.runs.workers import is_whole, put_in_order, spread_over_cores
 from tests.sizes import largest_files, largest_functions
 
 FORBIDS_SKIPS = os.environ.get("GPUBOOST_FORBID_SKIPS") == "1"
@@ -225,8 +225,12 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the largest files of package and kernels, and the largest functions of the package."""
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the largest files and functions after a run of all tests; it takes three seconds."""
+    if not is_whole(config):
+        return
     for what, found in (("files", largest_files()), ("functions", largest_functions())):
         told = ", ".join(f"{name} {lines}" for lines, name in found[:4])
         terminalreporter.write_line(f"largest {what}, in lines: {told}")

@@ -56,7 +56,11 @@ class Compiled:
     ptx: str
     cubin: bytes
     resources: dict[str, Resources]
-    sass: dict[str, str]
+
+    @functools.cached_property
+    def sass(self) -> dict[str, str]:
+        """The machine code as text; its disassembler takes as long as the compiler."""
+        return disassemble(self.cubin)
 
 
 def why_not_available() -> str | None:
@@ -97,7 +101,7 @@ def compile_source(
         cubin = program.output("CUBIN")
     finally:
         program.destroy()
-    return Compiled(architecture, log, ptx, cubin, read_resources(log), disassemble(cubin))
+    return Compiled(architecture, log, ptx, cubin, read_resources(log))
 
 
 def read_resources(log: str) -> dict[str, Resources]:

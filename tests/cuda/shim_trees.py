@@ -19,7 +19,7 @@ from tests.engine.harness import Problem, grow, make_columns, make_target, make_
 PROPERTY = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-N = 200
+N = 120
 TARGETS_AND_SCORES = [
     ("two classes", VARIANCE),
     ("two classes", ENTROPY),

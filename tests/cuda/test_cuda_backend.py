@@ -32,14 +32,14 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_estimator(name, machine):
-    X, y = table(name)
+    X, y = table(name, 100)
     assert_same_model(name, X, y, "cuda:1")
     assert machine.launches and machine.live == 0 and machine.current == 0
 
 
 @pytest.mark.parametrize("case", [*CASES, *BOOSTED], ids=str)
 def test_every_option(case, machine):
-    case.run("cuda:0")
+    case.run("cuda:0", 100)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])

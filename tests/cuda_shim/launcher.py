@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,49 @@ def address_of(function: Any) -> int:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """What a shared object says of one of its kernels."""
+
+    max_threads: int
+    parameters: list[Parameter]
+    call: int
+
+
+class _Library:
+    """A compiled source, which is loaded once per process."""
+
+    def __init__(self, source_text: str, flavour: str, file_name: str) -> None:
+        self.declarations = {kernel.name: kernel for kernel in find_kernels(source_text)}
+        self.shared_object: Path = build_kernels(source_text, file_name, flavour)
+        # PyDLL keeps the GIL during a launch: the runtime supports one launch at a time.
+        self.functions = ctypes.PyDLL(str(self.shared_object))
+        self.runtime = ctypes.PyDLL(str(build_runtime(flavour)))
+        self.static_shared = self._find_static_shared()
+        self.entries = {name: self._read_entry(name) for name in self.declarations}
+
+    def _read_entry(self, name: str) -> _Entry:
+        structs = (ParameterStruct * MAX_PARAMETERS)()
+        count = self.functions[f"shim_parameters_{name}"](structs)
+        parameters = [Parameter.from_struct(raw) for raw in structs[:count]]
+        call = address_of(self.functions[f"shim_call_{name}"])
+        return _Entry(int(self.functions[f"shim_bound_{name}"]()), parameters, call)
+
+    def _find_static_shared(self) -> ctypes.Array[_Memory]:
+        """Find the static shared memory of all kernels."""
+        functions, variables = symbol_addresses(self.shared_object)
+        entry = f"shim_call_{next(iter(self.declarations))}"
+        base = address_of(self.functions[entry]) - functions[entry]
+        found = (_Memory * len(variables))()
+        for memory, variable in zip(found, variables, strict=True):
+            memory.name = f"shared variable {variable.name}".encode()
+            memory.begin, memory.bytes = base + variable.address, variable.bytes
+        return found
+
+
+_load = functools.cache(_Library)
+
+
 class Module:
     """A kernel source compiled for the CPU.
 
@@ -93,13 +138,8 @@ class Module:
         self.flavour = flavour
         self.order_seed = order_seed
         self.cpu_seconds = cpu_seconds
-        self.declarations = {kernel.name: kernel for kernel in find_kernels(source_text)}
-        self.kernel_names = list(self.declarations)
-        self.shared_object: Path = build_kernels(source_text, file_name, flavour)
-        # PyDLL keeps the GIL during a launch: the runtime supports one launch at a time.
-        self.library = ctypes.PyDLL(str(self.shared_object))
-        self.runtime = ctypes.PyDLL(str(build_runtime(flavour)))
-        self.static_shared = self._find_static_shared()
+        self.library = _load(source_text, flavour, file_name)
+        self.kernel_names = list(self.library.declarations)
 
     def get_function(self, name: str) -> Kernel:
         """Get a kernel by name."""
@@ -107,17 +147,6 @@ class Module:
             known = ", ".join(self.kernel_names)
             raise AttributeError(f"no kernel {name!r} in this module, there are: {known}")
         return Kernel(self, name)
-
-    def _find_static_shared(self) -> ctypes.Array[_Memory]:
-        """Find the static shared memory of all kernels of the module."""
-        functions, variables = symbol_addresses(self.shared_object)
-        entry = f"shim_call_{self.kernel_names[0]}"
-        base = address_of(self.library[entry]) - functions[entry]
-        found = (_Memory * len(variables))()
-        for memory, variable in zip(found, variables, strict=True):
-            memory.name = f"shared variable {variable.name}".encode()
-            memory.begin, memory.bytes = base + variable.address, variable.bytes
-        return found
 
 
 class Kernel:
@@ -134,14 +163,12 @@ class Kernel:
     def __init__(self, module: Module, name: str) -> None:
         self.module = module
         self.name = name
-        self.declaration = module.declarations[name]
+        self.declaration = module.library.declarations[name]
         self.max_dynamic_shared_size_bytes = DEFAULT_DYNAMIC_SHARED
-        library = module.library
-        self.max_threads_per_block = int(library[f"shim_bound_{name}"]())
-        structs = (ParameterStruct * MAX_PARAMETERS)()
-        count = library[f"shim_parameters_{name}"](structs)
-        self.parameters = [Parameter.from_struct(raw) for raw in structs[:count]]
-        self._call = address_of(library[f"shim_call_{name}"])
+        entry = module.library.entries[name]
+        self.max_threads_per_block = entry.max_threads
+        self.parameters = entry.parameters
+        self._call = entry.call
 
     def __call__(
         self,
@@ -232,20 +259,20 @@ class Kernel:
             grid=dimensions[0],
             block=dimensions[1],
             dynamic_bytes=shared_mem,
-            static_shared=ctypes.addressof(self.module.static_shared),
-            static_count=len(self.module.static_shared),
+            static_shared=ctypes.addressof(self.module.library.static_shared),
+            static_count=len(self.module.library.static_shared),
             arrays=ctypes.addressof(arrays),
             array_count=len(addresses),
             order_seed=order_seed,
             cpu_seconds=self.module.cpu_seconds,
             message=ctypes.cast(message, ctypes.c_char_p),
         )
-        if self.module.runtime.shim_launch(ctypes.byref(request)):
+        if self.module.library.runtime.shim_launch(ctypes.byref(request)):
             places = (request.fault_address, request.other_address)
             raise KernelError(self._explain(message.value.decode(), places))
 
     def _explain(self, message: str, addresses: Sequence[int]) -> str:
         """The runtime's message with the kernel's name and the source lines of its addresses."""
-        places = [source_line(self.module.shared_object, at) for at in addresses if at]
+        places = [source_line(self.module.library.shared_object, at) for at in addresses if at]
         at_lines = " and ".join(place for place in places if place)
         return f"{self.name}: {message}" + (f" at {at_lines}" if at_lines else "")

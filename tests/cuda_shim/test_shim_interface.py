@@ -13,7 +13,7 @@ from tests import cuda_shim
 from tests.cuda_shim import compiler
 from tests.cuda_shim.compiler import CompileError
 from tests.cuda_shim.launcher import KernelError, Module
-from tests.cuda_shim.test_shim import IN_PROCESS, module
+from tests.cuda_shim.test_shim import IN_PROCESS, example, module
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -341,9 +341,11 @@ def refuse(command: Any) -> str:
 
 
 def test_a_source_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = module("intrinsics").shared_object
+    first = module("intrinsics")
     monkeypatch.setattr(compiler, "run_tool", refuse)
-    assert module("intrinsics").shared_object == first
+    assert module("intrinsics").library is first.library
+    build = (example("intrinsics"), "intrinsics.cu", "plain")
+    assert compiler.build_kernels(*build) == first.library.shared_object
     source = "// another text\n" + TYPES
     with pytest.raises(AssertionError, match="compiled again"):
         Module(source + f"// {np.random.default_rng().integers(2**60)}")

@@ -11,6 +11,7 @@ mended: they are printed, and ``min_passed`` rises with each that passes.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import sklearn
+
+from tests.runs.workers import BLAS_THREADS
 
 VERSION = "1.9.1"  # the list of exceptions is for this version of scikit-learn
 MAX_EXCEPTIONS = 50  # of a suite
@@ -132,7 +135,8 @@ def run(folder: Path, arguments: list[str]) -> dict[str, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-W"]
     options = ["ignore", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={report}", "-c"]
     options = [*options, "/dev/null", "--rootdir=.", *arguments]
-    done = subprocess.run([*command, *options], cwd=folder)
+    environment = {**os.environ, BLAS_THREADS: "1"}
+    done = subprocess.run([*command, *options], cwd=folder, env=environment)
     if done.returncode not in (0, 1):  # neither passed nor failed
         raise RuntimeError(f"pytest ended with {done.returncode}; its output says why")
     outcomes = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import types
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,9 @@ def make(name: str, **params: Any) -> Any:
 # Models and predictions -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "dtype"), zip(NAMES, cycle((np.float32, np.float64))))
 def test_every_estimator(name: str, dtype: Any, machine: fake_cupy.Machine) -> None:
-    X, y = table(name)
+    X, y = table(name, 100)
     X = X.astype(dtype)
     expected = make(name).fit(X, y)
     given = to_gpu(np.asfortranarray(X) if dtype == np.float32 else X)

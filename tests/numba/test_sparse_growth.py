@@ -12,7 +12,7 @@ import gpuboost as g
 from gpuboost.backends.numba.depth_first import tree_grower
 from gpuboost.engine.bins import SparseCodes
 
-N, F = 400, 50
+N, F = 250, 50
 KINDS = ("text", "one-hot", "missing", "frequent")
 
 
@@ -46,8 +46,8 @@ MODELS: dict[str, tuple[Any, int]] = {  # an estimator, and its number of classe
     "forest of values": (g.RandomForestRegressor(8, max_features=0.3), 0),
     "forest of medians": (g.RandomForestRegressor(3, criterion="absolute_error"), 0),
     "extra-trees": (g.ExtraTreesClassifier(3), 2),
-    "extra-trees of values": (g.ExtraTreesRegressor(3), 0),
-    "bagging": (g.BaggingRegressor(n_estimators=5, max_features=0.5), 0),
+    "extra-trees of values": (g.ExtraTreesRegressor(2, max_features=0.4), 0),
+    "bagging": (g.BaggingRegressor(n_estimators=3, max_features=0.5), 0),
     "tree": (g.DecisionTreeClassifier(max_depth=8), 4),
     "AdaBoost": (g.AdaBoostClassifier(n_estimators=10), 3),
     "boosting": (g.GradientBoostingRegressor(n_estimators=8, max_depth=5), 0),
@@ -126,7 +126,7 @@ def test_nodes_of_many_entries_read_the_columns(limit: int, monkeypatch: Any) ->
 
 def test_evaluation_rows_and_out_of_bag_rows() -> None:
     X, y = table("text")
-    parts = X[:300], y[:300], X[300:], y[300:]
+    parts = X[:180], y[:180], X[180:], y[180:]
     for make in (lambda values: values, lambda values: values.toarray()):
         train, watched = make(parts[0]), make(parts[2])
         boosted = g.GradientBoostingRegressor(n_estimators=6, device="numba", random_state=0)

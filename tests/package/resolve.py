@@ -9,12 +9,15 @@ a compiler, not that it works. pip evaluates environment markers for the system 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +69,16 @@ def main() -> int:
     """Print what each combination resolves to; return 1 if a wheel is missing, else 0."""
     own, is_complete = project(), True
     print(_ROW.format("Python", "platform", "newest wheels"))
-    for version in claimed_versions(own["classifiers"]):
-        for platform, tags in PLATFORMS.items():
-            try:
-                found = resolve(version, tags, own["dependencies"])
-                text = ", ".join(f"{name} {found[name]}" for name in SHOWN)
-            except RuntimeError as error:
-                text, is_complete = f"MISSING: {error}", False
-            print(_ROW.format(version, platform, text), flush=True)
+    asked = list(product(claimed_versions(own["classifiers"]), PLATFORMS))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        tasks = [pool.submit(resolve, v, PLATFORMS[on], own["dependencies"]) for v, on in asked]
+    for (version, platform), task in zip(asked, tasks, strict=True):
+        try:
+            found = task.result()
+            text = ", ".join(f"{name} {found[name]}" for name in SHOWN)
+        except RuntimeError as error:
+            text, is_complete = f"MISSING: {error}", False
+        print(_ROW.format(version, platform, text))
     return 0 if is_complete else 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +37,12 @@ def workers_of(source: Source = Source.TESTPATHS, xdist: bool = True, **changes:
     )
     spread_over_cores(config)
     return option.numprocesses, option.dist
+
+
+@pytest.fixture(autouse=True)
+def blas_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore the variable after each test, since `spread_over_cores` may set it."""
+    monkeypatch.setenv(workers.BLAS_THREADS, "3")
 
 
 @pytest.fixture
@@ -79,6 +86,17 @@ def test_an_explicit_number_of_processes_is_used(three_cores: None) -> None:
     assert workers_of(numprocesses=2) == (2, "no")
     assert workers_of(numprocesses=0) == (0, "no")
     assert workers_of(dist="loadfile") == (None, "loadfile")
+
+
+@pytest.mark.parametrize(("numprocesses", "expected"), [(None, "1"), (2, "1"), (0, None)])
+def test_workers_have_one_thread_of_openblas(
+    numprocesses: int | None, expected: str | None, three_cores: None, monkeypatch: Any
+) -> None:
+    workers_of()
+    assert os.environ[workers.BLAS_THREADS] == "3"  # as the user wants
+    monkeypatch.delenv(workers.BLAS_THREADS)
+    workers_of(numprocesses=numprocesses)
+    assert os.environ.get(workers.BLAS_THREADS) == expected
 
 
 def test_tests_of_numba_run_first_in_workers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ import joblib
 import pytest
 
 MAX_WORKERS = 4  # more workers would compile the same code again
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 SPREAD = ("not slow and not gpu", "slow")
 # Options that select some of the tests, or start a debugger.
 NARROW = ("keyword", "lf", "failedfirst", "stepwise", "collectonly", "usepdb", "trace")
@@ -24,13 +26,15 @@ def spread_over_cores(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or not config.pluginmanager.hasplugin("xdist"):
         return
     asked = config.option
-    if asked.numprocesses is None and asked.dist == "no" and _is_whole(config):
+    if asked.numprocesses is None and asked.dist == "no" and is_whole(config):
         asked.numprocesses = _workers()
         asked.dist = "worksteal"
         asked.benchmark_disable = True  # pytest-benchmark would do so with a warning
+    if asked.numprocesses:  # OpenBLAS's threads wait in loops, on the cores of other workers
+        os.environ.setdefault(BLAS_THREADS, "1")
 
 
-def _is_whole(config: pytest.Config) -> bool:
+def is_whole(config: pytest.Config) -> bool:
     """Whether the run has all tests, or all slow ones."""
     kinds = config.option.markexpr
     if config.args_source is pytest.Config.ArgsSource.ARGS or kinds not in SPREAD:

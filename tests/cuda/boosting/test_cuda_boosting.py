@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,17 @@ from gpuboost.engine.task import Regularisation
 from tests import cuda_shim
 from tests.cuda import nvrtc
 from tests.cuda.lock_step import LockStepBackend
-from tests.cuda.runtime.test_kernels_compile import ARCHITECTURES, complaints, needs_nvrtc
+from tests.cuda.runtime.test_kernels_compile import (
+    ARCHITECTURES,
+    complaints,
+    needs_nvrtc,
+    on_architectures,
+)
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
 from tests.cuda.shim_trees import PROPERTY, N, assert_equal_trees
 from tests.engine.harness import Problem, grow, make_columns, make_target, make_weights
 from tests.engine.strategies import boosting_problems
+from tests.pairs import every_pair
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -57,32 +64,37 @@ CONSTRAINTS: list[dict[str, Any]] = [
     {"level_features": 2},
     {"level_features": 2, "max_features": 1, "hashed_order": True},
     {"interactions": ((0, 1), (1, 2, 3), (4,))},
-    {"interactions": tuple((f, (f + 1) % 5) for f in range(5)) * 8},
+    {"interactions": tuple((f,) for f in range(5)) * 7 + ((0, 1, 2), (2, 3, 4))},  # two words
     {"min_hessian": 2**15, "min_samples_leaf": 3},
     {"max_leaf_nodes": 7},
     {"max_depth": 3, "min_impurity_decrease": 1e-6},
 ]
 
 
-@pytest.mark.parametrize("options", CONSTRAINTS, ids=lambda options: "-".join(options) or "none")
-@pytest.mark.parametrize("criterion", [VARIANCE, NEWTON], ids=["squares", "newton"])
-@pytest.mark.parametrize("boosting", ["whole", "real"])
+@pytest.mark.parametrize(
+    ("options", "boosting", "criterion", "target"),
+    every_pair(CONSTRAINTS, ("whole", "real"), (VARIANCE, NEWTON), ("values", "outputs")),
+    ids=lambda value: "-".join(value) or "none" if isinstance(value, dict) else None,
+)
 def test_every_step_equals_the_reference(
-    boosting: str, criterion: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any],
+    boosting: str,
+    criterion: int,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(small, "MAX_SUBTREE_ROWS", 0)
-    for target in ("values", "outputs"):
-        asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
-        asked = asked.with_options(**options)
-        fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))[1]
-        assert fingerprint == grow(asked, NumpyBackend())[1]
+    asked = problem(boosting, target).with_options(criterion=criterion, regularisation=REGULAR)
+    asked = asked.with_options(**options)
+    fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=1)))[1]
+    assert fingerprint == grow(asked, NumpyBackend())[1]
 
 
 @pytest.mark.parametrize("interactions", [None, ((0, 1), (1, 2, 3, 4))])
 @pytest.mark.parametrize("boosting", ["whole", "real"])
 def test_monotonic_features(boosting: str, interactions: Any) -> None:
     regular = Regularisation(l2=1.0, monotonic=(1, -1, 1, 0, 0))
-    asked = problem(boosting, n=400).with_options(
+    asked = problem(boosting, n=290).with_options(
         criterion=NEWTON, regularisation=regular, interactions=interactions
     )
     fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=3)))[1]
@@ -106,13 +118,6 @@ def test_any_round_equals_the_reference(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@PROPERTY
-@given(boosting_problems())
-def test_many_rounds_equal_the_reference(problem: Problem) -> None:
-    assert_equal_trees(problem, ShimRuntime(order_seed=1 + problem.seed % 1000))
-
-
-@pytest.mark.slow
 @settings(PROPERTY, max_examples=60)
 @given(boosting_problems(max_rows=700))
 def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None:
@@ -121,7 +126,8 @@ def test_many_rounds_equal_the_reference_at_every_step(problem: Problem) -> None
             small, "MAX_SUBTREE_ROWS", 0
         )  # the reference has no subtrees to compare with
         expected = grow(problem, LockStepBackend(ShimRuntime()))[1]
-    assert grow(problem, ShimBackend(ShimRuntime()))[1] == expected
+    runtime = ShimRuntime(order_seed=1 + problem.seed % 1000)
+    assert grow(problem, ShimBackend(runtime))[1] == expected
 
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])
@@ -177,25 +183,20 @@ def test_constants_are_those_of_the_prelude() -> None:
         assert set().union(*found) == set(constants), name
 
 
+def name_of(value: Any) -> str:
+    return value if isinstance(value, str) else "-".join(value)
+
+
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[2]])
-@pytest.mark.parametrize(("name", "flags"), COMPILED)
-def test_variants_compile_to_lean_code(name: str, flags: str, architecture: str) -> None:
+@pytest.mark.parametrize(("compiled", "architecture"), on_architectures(COMPILED), ids=name_of)
+def test_variants_compile_to_lean_code(compiled: tuple[str, str], architecture: str) -> None:
+    name, flags = compiled
     text = kernel_source(name, VARIANTS[flags].constants(name))
     assert not complaints(nvrtc.compile_source(text, architecture, file_name=name))
 
 
-@pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("name", "flags"), COMPILED)
-def test_variants_compile_for_every_architecture(name: str, flags: str, architecture: str) -> None:
-    test_variants_compile_to_lean_code(name, flags, architecture)
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("architecture", [ARCHITECTURES[0], ARCHITECTURES[3]])
-@pytest.mark.parametrize("formula", range(len(TABLE)))
+@pytest.mark.parametrize(("formula", "architecture"), zip(range(len(TABLE)), cycle(ARCHITECTURES)))
 def test_losses_compile_to_lean_code(formula: int, architecture: str) -> None:
     text = kernel_source("boosting/gradients.cu", {"FORMULA": formula})
     assert not complaints(

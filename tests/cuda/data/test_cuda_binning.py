@@ -19,10 +19,10 @@ from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from tests import cuda_shim
 from tests.cuda import nvrtc
 from tests.cuda.runtime.test_kernels_compile import (
-    ARCHITECTURES,
     SPILL_ADVICE,
     complaints,
     needs_nvrtc,
+    on_architectures,
 )
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda_shim.launcher import KernelError
@@ -329,8 +329,9 @@ def test_every_barrier_is_needed(file: str, mutant: cuda_shim.Mutant) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("file", ["data/bin.cu", "data/cells.cu"])
+@pytest.mark.parametrize(
+    ("file", "architecture"), on_architectures(["data/bin.cu", "data/cells.cu"])
+)
 def test_doubles_compile_to_lean_code(file: str, architecture: str) -> None:
     source = kernel_source(file, {"DOUBLE": 1})
     result = nvrtc.compile_source(source, architecture, file_name=file)

@@ -38,6 +38,7 @@ from tests.engine.harness import Problem
 from tests.engine.strategies import median_problems, problems
 from tests.estimators.device_cases import table
 from tests.estimators.estimator_cases import make
+from tests.pairs import every_pair
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -104,30 +105,31 @@ def test_every_target_and_weight(target: str, criterion: int, weights: str) -> N
 @pytest.mark.parametrize("weights", ["integers", "real"])
 def test_weights_multiply_draws(weights: str, method: str) -> None:
     for target in ("two classes", "rare classes"):
-        asked = problem(target, weights, method=method, balance=True, n_trees=3)
+        asked = problem(target, weights, n=200, method=method, balance=True, n_trees=3)
         assert assert_finished(asked, ShimRuntime()) > 10
 
 
-@pytest.mark.parametrize("small_rows", [0, 7, 512])
+LIMITS: list[dict[str, Any]] = [
+    {"max_depth": 0},
+    {"max_depth": 3},
+    {"max_depth": 13},  # the host reads the number of nodes
+    {"min_samples_leaf": 6},
+    {"min_samples_leaf": 6, "max_depth": 4},
+    {"max_features": 1, "random_thresholds": True},
+]
+
+
 @pytest.mark.parametrize(
-    "limits",
-    [
-        {"max_depth": 0},
-        {"max_depth": 3},
-        {"max_depth": 13},  # the host reads the number of nodes
-        {"min_samples_leaf": 6},
-        {"min_samples_leaf": 6, "max_depth": 4},
-        {"max_features": 1, "random_thresholds": True},
-    ],
-    ids=lambda limits: "-".join(limits),
+    ("limits", "small_rows", "target"),
+    every_pair(LIMITS, (0, 7, 512), ("five classes", "values")),
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_every_limit(
-    limits: dict[str, Any], small_rows: int, monkeypatch: pytest.MonkeyPatch
+    limits: dict[str, Any], small_rows: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_small(monkeypatch, small_rows)
-    for target in ("five classes", "values"):
-        asked = problem(target, seed=3, method="bootstrap", n_trees=3).with_options(**limits)
-        assert_finished(asked, ShimRuntime(order_seed=2))
+    asked = problem(target, seed=3, method="bootstrap", n_trees=3).with_options(**limits)
+    assert_finished(asked, ShimRuntime(order_seed=2))
 
 
 @pytest.mark.parametrize("weights", ["none", "integers", "real"])
@@ -173,25 +175,32 @@ def test_best_first_growth(
     assert any(found) == takes_back and len(found) == 4
 
 
-@pytest.mark.parametrize("weights", ["none", "real"])
-@pytest.mark.parametrize("target", ["two classes", "values"])
-def test_monotonic_values(target: str, weights: str) -> None:
+HELD = Regularisation(monotonic=(1, -1, 0, 0, 0))
+MONOTONIC: dict[str, dict[str, Any]] = {
+    "newton": {"criterion": NEWTON, "regularisation": HELD},
+    "variance": {"criterion": VARIANCE, "regularisation": HELD},
+    "free": {"criterion": VARIANCE},
+    "best first": {"criterion": NEWTON, "regularisation": HELD, "max_leaf_nodes": 9},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "weights", "depth"),
+    every_pair(tuple(MONOTONIC), ("two classes", "values"), ("none", "real"), (6, 40)),
+)
+def test_monotonic_values(kind: str, target: str, weights: str, depth: int) -> None:
     """With monotonic constraints, values of leaves are limited by those of their parents."""
     asked = problem(target, weights, seed=1, n_trees=3)
-    held = Regularisation(monotonic=(1, -1, 0, 0, 0))
-    limits = {"criterion": NEWTON, "regularisation": held}
-    for depth in (6, 40):
-        held_asked = asked.with_options(**limits, max_depth=depth)
-        assert assert_finished(held_asked, ShimRuntime(order_seed=1)) > 20
-        limited = asked.with_options(**limits | {"criterion": VARIANCE}, max_depth=depth)
-        assert assert_finished(limited, ShimRuntime(order_seed=1)) > 20
-        free = asked.with_options(criterion=VARIANCE, max_depth=depth)
-        assert assert_finished(free, ShimRuntime()) > 20
-        few = held_asked.with_options(max_leaf_nodes=9)
-        assert assert_finished(few, ShimRuntime()) == 3 * 17
-    medians = problem("values", weights, seed=1, n=150, n_trees=2, by_median=True)
-    medians = medians.with_options(criterion=VARIANCE, regularisation=held, max_depth=6)
-    assert assert_finished(medians, ShimRuntime(order_seed=1)) > 20
+    asked = asked.with_options(**MONOTONIC[kind], max_depth=depth)
+    n_nodes = assert_finished(asked, ShimRuntime(order_seed=1))
+    assert n_nodes == 3 * 17 if kind == "best first" else n_nodes > 20
+
+
+@pytest.mark.parametrize("weights", ["none", "real"])
+def test_monotonic_medians(weights: str) -> None:
+    asked = problem("values", weights, seed=1, n_trees=2, by_median=True)
+    asked = asked.with_options(criterion=VARIANCE, regularisation=HELD, max_depth=6)
+    assert assert_finished(asked, ShimRuntime(order_seed=1)) > 20
 
 
 @settings(PROPERTY, max_examples=15)
@@ -314,10 +323,9 @@ def sound_problems() -> Iterator[Problem]:
     for target in ("five classes", "outputs"):
         yield problem(target, "real", n=60, max_bins=12)
     yield problem("values", n=60, by_median=True)
-    held = Regularisation(monotonic=(1, -1, 0, 0, 0))
     asked = problem("two classes", n=60, max_bins=12)
     for criterion in (NEWTON, ENTROPY):
-        yield asked.with_options(criterion=criterion, regularisation=held, max_depth=6)
+        yield asked.with_options(criterion=criterion, regularisation=HELD, max_depth=6)
 
 
 @pytest.mark.parametrize("flavour", ["race", "undefined", "guard"])

@@ -26,6 +26,7 @@ from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants, vote_mutants
 from tests.engine.harness import Problem
 from tests.engine.strategies import problems
+from tests.pairs import every_pair
 
 pytestmark = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -75,54 +76,56 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # The same trees ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("random_thresholds", [False, True], ids=["best", "random"])
-@pytest.mark.parametrize("weights", ["none", "real"])
+HAVE_SMALL_NODES = [each for each in TARGETS_AND_SCORES if each[0] != "class outputs"]
+
+
 @pytest.mark.parametrize(
-    ("target", "criterion"),
-    [each for each in TARGETS_AND_SCORES if each[0] != "class outputs"],  # no node is small
+    ("target_and_score", "weights", "thresholds", "rows"),
+    every_pair(HAVE_SMALL_NODES, ("none", "real"), ("best", "random"), (33, 512)),
+    ids=str,
 )
 def test_every_score_and_target(
-    target: str,
-    criterion: int,
+    target_and_score: tuple[str, int],
     weights: str,
-    random_thresholds: bool,
+    thresholds: str,
+    rows: int,
     small_nodes: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes = stored(monkeypatch)
+    target, criterion = target_and_score
     asked = problem(target, weights, method="bootstrap" if weights == "none" else "all")
-    asked = asked.with_options(criterion=criterion, random_thresholds=random_thresholds)
-    for rows in (33, 512):
-        small_nodes(rows)
-        n_nodes = assert_equal_trees(asked, ShimRuntime(order_seed=rows))
-    n_trees = asked.n_trees
-    assert sizes[-2] == n_nodes - n_trees > 30  # roots are small too
-    assert sizes[0] > 0
+    asked = asked.with_options(criterion=criterion, random_thresholds=thresholds == "random")
+    small_nodes(rows)
+    n_nodes = assert_equal_trees(asked, ShimRuntime(order_seed=rows))
+    assert sizes[0] > 0 and n_nodes > 30
+    assert sizes[-2] == n_nodes - asked.n_trees or rows == 33  # at 512 rows, roots are small too
+
+
+LIMITS: list[dict[str, Any]] = [
+    {"max_features": 2},
+    {"min_samples_leaf": 7},
+    {"min_samples_leaf": 4, "random_thresholds": True},
+    {"min_weight_fraction_leaf": 0.04},
+    {"min_impurity_decrease": 0.005},
+    {"max_depth": 0},
+    {"max_depth": 3, "max_features": 1},
+    {"max_leaf_nodes": 9},
+    {"max_features": 2, "min_samples_split": 12},
+]
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [
-        {"max_features": 2},
-        {"min_samples_leaf": 7},
-        {"min_samples_leaf": 4, "random_thresholds": True},
-        {"min_weight_fraction_leaf": 0.04},
-        {"min_impurity_decrease": 0.005},
-        {"max_depth": 0},
-        {"max_depth": 3, "max_features": 1},
-        {"max_leaf_nodes": 9},
-        {"max_features": 2, "min_samples_split": 12},
-    ],
-    ids=lambda limits: "-".join(limits),
+    ("limits", "rows", "target"),
+    every_pair(LIMITS, SIZES, ("two classes", "rare classes", "outputs")),
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-@pytest.mark.parametrize("target", ["two classes", "rare classes", "outputs"])
 def test_every_limit(
-    target: str, limits: dict[str, Any], small_nodes: Callable[[int], None]
+    limits: dict[str, Any], rows: int, target: str, small_nodes: Callable[[int], None]
 ) -> None:
+    small_nodes(rows)
     asked = problem(target, "integers", seed=3).with_options(**limits)
-    for rows in SIZES:
-        small_nodes(rows)
-        assert_equal_trees(asked, ShimRuntime(order_seed=2))
+    assert_equal_trees(asked, ShimRuntime(order_seed=2))
 
 
 @settings(PROPERTY, max_examples=15)
@@ -261,7 +264,7 @@ def test_maximum_number_of_rows_of_small_nodes() -> None:
         runtime = ShimRuntime(n_multiprocessors=10, **settings)
         return small_rows_for(runtime, asked.task(matrix, sampler, target), n_rows, weight)
 
-    asked = problem("values")
+    asked = problem("values", n=200)
     assert of(asked, 100) == 32  # the minimum
     assert of(asked, 80 * 200) == 200  # eight subtrees for each multiprocessor
     assert of(asked, 10**9) == 512 == constant("growth/block_state.cuh", "SMALL_ROWS")

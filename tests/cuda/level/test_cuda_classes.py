@@ -256,7 +256,7 @@ def no_small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("criterion", [VARIANCE, ENTROPY])
 @pytest.mark.parametrize("n_classes", [3, 7, 30, 100])
 def test_every_step_equals_the_reference(n_classes: int, criterion: int) -> None:
-    asked = problem(n_classes).with_options(criterion=criterion)
+    asked = problem(n_classes).with_options(criterion=criterion, max_depth=4)
     fingerprint = grow(asked, LockStepBackend(ShimRuntime(order_seed=n_classes)))[1]
     assert fingerprint == grow(asked, NumpyBackend())[1]
 

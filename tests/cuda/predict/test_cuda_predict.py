@@ -24,10 +24,10 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 from tests import cuda_shim
 from tests.cuda import nvrtc
 from tests.cuda.runtime.test_kernels_compile import (
-    ARCHITECTURES,
     SPILL_ADVICE,
     complaints,
     needs_nvrtc,
+    on_architectures,
 )
 from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda_shim.launcher import KernelError
@@ -367,8 +367,7 @@ def test_out_of_bag_sums(
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "architecture"), on_architectures(KINDS))
 def test_every_kind_of_record_compiles_to_lean_code(kind: str, architecture: str) -> None:
     source = kernel_source("predict/predict.cu", {"NODE": KINDS[kind]})
     result = nvrtc.compile_source(source, architecture, file_name="predict/predict.cu")

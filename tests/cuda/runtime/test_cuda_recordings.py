@@ -33,6 +33,7 @@ from tests.cuda.shim_runtime import ShimRuntime
 from tests.engine.exact import assert_same_fields
 from tests.engine.harness import Problem
 from tests.memory.metered_runtime import TrackedRuntime
+from tests.pairs import every_pair
 
 needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
@@ -42,7 +43,7 @@ BUDGET = 1 << 28
 AT_ONCE = 2  # trees per batch
 
 
-def problem(target: str, weights: str = "none", n: int = 150, **given: Any) -> Problem:
+def problem(target: str, weights: str = "none", n: int = 100, **given: Any) -> Problem:
     """A problem of `shim_trees.problem` with six trees of five levels."""
     words = {"n_trees": 3 * AT_ONCE, "method": "bootstrap", **given}
     return shim_trees.problem(target, weights, 4, n, **words).with_options(max_depth=5)
@@ -80,9 +81,14 @@ def assert_replayed(asked: Problem, **runtime: Any) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("method", ["all", "bootstrap", "subset"])
-@pytest.mark.parametrize("weights", ["none", "integers", "real"])
-@pytest.mark.parametrize("target", ["two classes", "five classes", "values", "outputs"])
+@pytest.mark.parametrize(
+    ("target", "weights", "method"),
+    every_pair(
+        ("two classes", "five classes", "values", "outputs"),
+        ("none", "integers", "real"),
+        ("all", "bootstrap", "subset"),
+    ),
+)
 def test_every_target_and_weight(target: str, weights: str, method: str) -> None:
     assert_replayed(problem(target, weights, method=method))
 

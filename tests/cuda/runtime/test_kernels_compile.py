@@ -10,8 +10,9 @@ in shared memory that are loops.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ SASS_RULES = {
     "local memory": r"\b(?:LDL|STL)\b",
     "a shared atomic that is a loop": r"\bATOMS\.CAS",
 }
+# What a rule on machine code forbids can only come from an atomic outside global memory, or from
+# a stack, which the compiler reports.
+SHARED_ATOMIC = re.compile(r"(?<!\.)\b(?:atom|red)\.(?!global\b)")
 
 # With only a bound on the threads, NVRTC 12.9 to 13.5 spilled 8 bytes at 40 registers.
 SPILL_ADVICE = (
@@ -55,7 +59,11 @@ needs_compiler = pytest.mark.skipif(
     cuda_shim.why_not_available() is not None and not cuda_shim.must_be_available(),
     reason=str(cuda_shim.why_not_available()),
 )
-each_kernel_file = pytest.mark.parametrize("path", KERNEL_FILES, ids=lambda path: path.stem)
+
+
+def name_of(value: Any) -> str | None:
+    """The name of a kernel file in the names of tests."""
+    return value.stem if isinstance(value, Path) else None
 
 
 @functools.cache
@@ -67,7 +75,7 @@ def compiled(source_text: str, file_name: str, architecture: str) -> nvrtc.Compi
 def complaints(result: nvrtc.Compiled) -> set[str]:
     """The rules that a compiled source breaks, in words."""
     found = {what for what, rule in PTX_RULES.items() if re.search(rule, result.ptx)}
-    for sass in result.sass.values():
+    for sass in result.sass.values() if SHARED_ATOMIC.search(result.ptx) else ():
         found |= {what for what, rule in SASS_RULES.items() if re.search(rule, sass)}
     for used in result.resources.values():
         if used.stack:
@@ -85,49 +93,51 @@ def test_all_kernels_are_among_the_files() -> None:
     assert len(texts) == len(KERNEL_FILES), "two kernel files have one name"
 
 
+def on_architectures(sources: Iterable[Any]) -> list[Any]:
+    """Every source with every architecture: the architectures in turn, all others marked slow."""
+    return [
+        pytest.param(source, each, marks=[] if each == usual else [pytest.mark.slow])
+        for source, usual in zip(sources, itertools.cycle(ARCHITECTURES))
+        for each in ARCHITECTURES
+    ]
+
+
 @needs_nvrtc
-@each_kernel_file
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("path", "architecture"), on_architectures(KERNEL_FILES), ids=name_of)
 def test_kernels_compile_to_exact_and_lean_code(path: Path, architecture: str) -> None:
     source_text = path.read_text(encoding="utf-8")
     result = compiled(source_text, path.name, architecture)
     names = {kernel.name for kernel in find_kernels(source_text)}
-    assert set(result.resources) == set(result.sass) == names
+    assert set(result.resources) == names
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
 
 
-def narrow_tiles() -> Iterator[Any]:
-    """Every narrow tile with every architecture; most combinations are marked slow."""
-    narrower = [MIN_TILE << k for k in range(TILES[0].bit_length()) if MIN_TILE << k < TILES[0]]
-    for place, tile in enumerate(reversed(narrower)):
-        for number, architecture in enumerate(ARCHITECTURES):
-            marks = [] if number == 2 * place else [pytest.mark.slow]
-            yield pytest.param(tile, architecture, marks=marks)
+NARROW_TILES = [MIN_TILE << k for k in range(TILES[0].bit_length()) if MIN_TILE << k < TILES[0]]
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("tile", "architecture"), list(narrow_tiles()))
+@pytest.mark.parametrize(("tile", "architecture"), on_architectures(NARROW_TILES))
 def test_histograms_of_narrow_tiles_compile(tile: int, architecture: str) -> None:
     name = "histogram/histogram_values.cu"
     source = kernel_source(name, {"TILE": tile})
     result = nvrtc.compile_source(source, architecture, file_name=name)
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
     widest = compiled(file_text(name), name, architecture)
-    assert result.sass["histogram_values"] != widest.sass["histogram_values"]
+    assert result.cubin != widest.cubin
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_subtrees_of_warps_compile(architecture: str) -> None:
+@pytest.mark.parametrize(("by_warp", "architecture"), on_architectures([1]))
+def test_subtrees_of_warps_compile(by_warp: int, architecture: str) -> None:
     """Compile subtrees with one warp per block, which the test of all files does not cover."""
     name = "growth/subtrees.cu"
-    source = kernel_source(name, {"BY_WARP": 1})
+    source = kernel_source(name, {"BY_WARP": by_warp})
     result = nvrtc.compile_source(source, architecture, file_name=name)
     assert not complaints(result), f"{result.log}\n{SPILL_ADVICE}"
 
 
 @needs_compiler
-@each_kernel_file
+@pytest.mark.parametrize("path", KERNEL_FILES, ids=name_of)
 def test_kernels_compile_for_the_cpu(path: Path) -> None:
     source_text = path.read_text(encoding="utf-8")
     shim = cuda_shim.Module(source_text, file_name=path.name)

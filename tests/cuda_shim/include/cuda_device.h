@@ -46,11 +46,11 @@ inline int __syncthreads_count(int predicate, SHIM_HERE) {
 }
 
 inline void __syncwarp(unsigned mask = 0xffffffffu, SHIM_HERE) {
-    shim_warp_collective(shim::WarpOp::sync, {mask, 0, 0, 32}, {file, line});
+    shim_warp_collective(shim::WarpOp::sync, 0, {0, mask, 32}, {file, line});
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, SHIM_HERE) {
-    const shim::Lane lane = {mask, predicate != 0, 0, 32};
-    return static_cast<unsigned>(shim_warp_collective(shim::WarpOp::ballot, lane, {file, line}));
+    const shim::Lane lane = {predicate != 0, mask, 32};
+    return static_cast<unsigned>(shim_warp_collective(shim::WarpOp::ballot, 0, lane, {file, line}));
 }
 inline int __any_sync(unsigned mask, int predicate, SHIM_HERE) {
     return __ballot_sync(mask, predicate, file, line) != 0;
@@ -64,9 +64,9 @@ namespace shim {
 template <class T>
 inline T shuffle(WarpOp op, unsigned mask, T value, int argument, int width, Place place) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move values of 4 or 8 bytes");
-    Lane lane = {mask, 0, argument, width};
+    Lane lane = {0, mask, width};
     __builtin_memcpy(&lane.value, &value, sizeof value);
-    const unsigned long long received = shim_warp_collective(op, lane, place);
+    const unsigned long long received = shim_warp_collective(op, argument, lane, place);
     __builtin_memcpy(&value, &received, sizeof value);
     return value;
 }

@@ -25,12 +25,12 @@ struct Place {
 enum class Barrier { plain, any, all, count };
 enum class WarpOp { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot };
 
-// What one lane brings to a warp collective. `argument` and `width` belong to the shuffles.
+// What one lane brings to a warp collective. `width` belongs to the shuffles. It is passed in two
+// registers: through memory, each call would wait for its own stores.
 struct Lane {
-    unsigned mask = 0xffffffffu;
-    unsigned long long value = 0;
-    int argument = 0;
-    int width = 32;
+    unsigned long long value;
+    unsigned mask;
+    int width;
 };
 
 // The built-in variables of the block that is running.
@@ -50,8 +50,10 @@ extern shim::BlockVariables shim_block;
 
 // Suspends the thread until the whole block has arrived; returns the vote of all predicates.
 int shim_block_barrier(shim::Barrier kind, int predicate, shim::Place place);
-// Suspends the thread until every lane of the mask has arrived; returns this lane's result.
-unsigned long long shim_warp_collective(shim::WarpOp op, const shim::Lane& lane, shim::Place place);
+// Suspends the thread until every lane of the mask has arrived; returns this lane's result. A
+// shuffle moves values by `argument` lanes, or from that lane.
+unsigned long long shim_warp_collective(shim::WarpOp op, int argument, shim::Lane lane,
+                                        shim::Place place);
 // Tells the race detector of an atomic access and of a fence; no-ops in the other flavours.
 void shim_note_atomic(const void* address, shim_size bytes, const void* instruction);
 void shim_note_fence();

@@ -46,7 +46,7 @@ inline unsigned count_ballot(const Thread& self) {
 
 inline unsigned long long receive(const Thread& receiver) {
     const int lane = receiver.lane_id();
-    const int source = source_lane(receiver.op, lane, receiver.lane.argument, receiver.lane.width);
+    const int source = source_lane(receiver.op, lane, receiver.argument, receiver.lane.width);
     if ((receiver.lane.mask >> source & 1u) == 0) {
         const Place& place = receiver.place;
         fail("%s (%s line %d): lane %d reads lane %d, which is outside mask %08x",
@@ -58,19 +58,19 @@ inline unsigned long long receive(const Thread& receiver) {
 
 inline void check_lane(const Thread& self) {
     const unsigned mask = self.lane.mask, gone = state.exited[self.warp()] & mask;
-    const char* file = base_name(self.place.file);
-    const int line = self.place.line, width = self.lane.width;
+    const Place& place = self.place;
+    const int width = self.lane.width;
     if ((mask >> self.lane_id() & 1u) == 0) {
-        fail("%s (%s line %d): the calling lane %d is not in mask %08x", name_of(self), file, line,
-             self.lane_id(), mask);
+        fail("%s (%s line %d): the calling lane %d is not in mask %08x", name_of(self),
+             base_name(place.file), place.line, self.lane_id(), mask);
     }
     if (gone != 0) {
         fail("%s (%s line %d): lane %d of mask %08x has returned or does not exist", name_of(self),
-             file, line, __builtin_ctz(gone), mask);
+             base_name(place.file), place.line, __builtin_ctz(gone), mask);
     }
     if (width < 1 || width > warp_lanes || (width & (width - 1)) != 0) {
-        fail("%s (%s line %d): width %d is not a power of two up to 32", name_of(self), file, line,
-             width);
+        fail("%s (%s line %d): width %d is not a power of two up to 32", name_of(self),
+             base_name(place.file), place.line, width);
     }
 }
 
@@ -80,22 +80,20 @@ inline void complete(Thread& self) {
     for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
         Thread& other = warp_of(self)[__builtin_ctz(rest)];
         other.result = self.op == WarpOp::ballot ? votes : receive(other);
-    }
-    state.arrived[self.warp()] &= ~mask;
-    for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
-        Thread& other = warp_of(self)[__builtin_ctz(rest)];
         other.waiting = Waiting::no;
         if (&other != &self || random_order()) ready.push(other.id);
     }
+    state.arrived[self.warp()] &= ~mask;
     // Only a __syncwarp of the whole warp orders memory; shuffles and votes do not.
     const unsigned existing = ~state.exited[self.warp()];
     if (self.op == WarpOp::sync && (mask & existing) == existing) ++state.warp_epoch[self.warp()];
 }
 
-inline unsigned long long warp_collective(WarpOp op, const Lane& lane, Place place) {
+inline unsigned long long warp_collective(WarpOp op, int argument, Lane lane, Place place) {
     Thread& self = *state.current;
     self.waiting = Waiting::at_collective;
     self.op = op;
+    self.argument = argument;
     self.lane = lane;
     self.place = place;
     check_lane(self);

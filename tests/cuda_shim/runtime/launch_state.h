@@ -51,6 +51,7 @@ struct Thread {
     Barrier barrier;
     int predicate;
     WarpOp op;
+    int argument;
     Lane lane;
     unsigned long long result;
     Place place;
@@ -98,7 +99,7 @@ public:
         if (size_ == 0) return nullptr;
         short& front = slots_[head_ % max_threads];
         if (random_order()) {
-            short& other = slots_[(head_ + next_random() % size_) % max_threads];
+            short& other = slots_[(head_ + (next_random() & 0xffffffffu) * size_ / (1ULL << 32)) % max_threads];
             const short chosen = other;
             other = front;
             front = chosen;

@@ -13,9 +13,9 @@ shim::BlockVariables shim_block;
 int shim_block_barrier(shim::Barrier kind, int predicate, shim::Place place) {
     return shim::block_barrier(kind, predicate, place);
 }
-unsigned long long shim_warp_collective(shim::WarpOp op, const shim::Lane& lane,
+unsigned long long shim_warp_collective(shim::WarpOp op, int argument, shim::Lane lane,
                                         shim::Place place) {
-    return shim::warp_collective(op, lane, place);
+    return shim::warp_collective(op, argument, lane, place);
 }
 void shim_trap(shim::Place place) {
     shim::fail("__trap (%s line %d)", shim::base_name(place.file), place.line);
