@@ -103,7 +103,7 @@ def measure(case: Blocks, n_jobs: int, repeat: int) -> dict[str, Any]:
     runs: dict[str, Callable[[], Any]] = {
         IN_MEMORY: lambda: _model(case, n_jobs).fit(whole, y),
         IN_BLOCKS: lambda: _model(case, n_jobs).fit(blocks, y),
-        COPY: lambda: _copy(blocks, case.trees * (DEPTH + 1)),
+        COPY: lambda: _copy(blocks, case.trees * DEPTH),
     }
     with tempfile.TemporaryDirectory() as folder:
         peer = _xgboost(case, y, n_jobs, Path(folder))

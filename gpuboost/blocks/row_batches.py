@@ -16,6 +16,7 @@ from gpuboost.blocks.sources import (
     file_source,
     is_list_of,
     tables_of,
+    unreadable,
 )
 
 BATCH_ROWS, BATCH_BYTES = 131_072, 64 << 20  # maxima of a batch
@@ -136,8 +137,10 @@ def _tables_of_files(files: FileSource, names: Sequence[str]) -> Iterator[Any]:
                 n_rows += batch.num_rows
                 yield batch
                 del batch
-    except Exception:
+    except Exception as error:
         files.check_unchanged()
+        if isinstance(error, OSError) and error.errno is None:
+            raise unreadable(fragment.path, error) from error
         raise
     files.check_unchanged(n_rows)
 

@@ -91,11 +91,21 @@ class FileSource(ColumnSource):
         try:
             # Arrow's own pool keeps what is freed, 10 MB with 1,500 columns.
             table = self.dataset.to_table(columns=list(names), memory_pool=pa.system_memory_pool())
-        except Exception:
+        except Exception as error:
             self.check_unchanged()
+            self._name_damaged_file(names, error)
             raise
         self.check_unchanged(table.num_rows)
-        return table
+        return with_wide_indices(table)
+
+    def _name_damaged_file(self, names: Sequence[str], error: Exception) -> None:
+        """Raise an OSError that names the file that cannot be read, if there is one."""
+        for fragment in self.dataset.get_fragments():
+            columns = [name for name in names if name in fragment.physical_schema.names]
+            try:
+                fragment.to_table(columns=columns)
+            except Exception as own:
+                raise unreadable(fragment.path, own) from error
 
     def check_unchanged(self, n_rows: int | None = None) -> None:
         """Check that no file changed since it was found, and the number of rows that were read.
@@ -138,10 +148,13 @@ class StreamSource(ColumnSource):
         if first is None:
             raise ValueError("this source has no rows; give at least one table with rows")
         to_file = pa.PythonFile(self._file, "wb")
-        with ParquetWriter(to_file, first.schema, **_PLAIN) as writer:
-            for group in chain([first], groups):
-                with disk_errors():
-                    writer.write_table(group)
+        with disk_errors():
+            writer = ParquetWriter(to_file, first.schema, **_PLAIN)
+        for group in chain([first], groups):
+            with disk_errors():
+                writer.write_table(group)
+        with disk_errors():
+            writer.close()
         self._reader = ParquetFile(pa.PythonFile(self._file, "rb"))
         self.schema, self.names = first.schema, list(first.schema.names)
 
@@ -225,21 +238,36 @@ def _dataset_of(paths: list[str]) -> Any:
 
     found: list[str] = []
     for path in paths:
-        if os.path.isdir(path):
-            inside = sorted(
-                str(own) for own in Path(path).rglob("*") if own.suffix in _FILE_FORMATS
-            )
-        else:
-            inside = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        inside = [own for match in matches for own in _files_of(match)]
         if not inside:
-            raise FileNotFoundError(f"no Parquet or Arrow file found at {path}")
+            raise FileNotFoundError(
+                f"no Parquet or Arrow file found at {path}; give files, or a folder with files, "
+                f"whose names end in {sorted(_FILE_FORMATS)}"
+            )
         found += inside
-    kinds = {_FILE_FORMATS.get(Path(path).suffix) for path in found}
-    if len(kinds) > 1 or None in kinds:
+    example = {_FILE_FORMATS.get(Path(path).suffix): path for path in found}
+    if len(example) > 1 or None in example:
         raise ValueError(
-            f"files must all end in {sorted(_FILE_FORMATS)}, and be of one format, got {found[:3]}"
+            f"files must all end in {sorted(_FILE_FORMATS)}, and be of one format, got "
+            f"{sorted(example.values())}; convert or leave out some"
         )
-    return ds.dataset(found, format=kinds.pop(), partitioning="hive")
+    return ds.dataset(found, format=next(iter(example)), partitioning="hive")
+
+
+def _files_of(path: str) -> list[str]:
+    """A file, or the files of a folder without those that are hidden or unfinished.
+
+    Writers give these, and their folders, names that begin with a dot or an underscore.
+    """
+    if not os.path.isdir(path):
+        return [path]
+    files = (own for own in Path(path).rglob("*") if own.suffix in _FILE_FORMATS and own.is_file())
+    return sorted(
+        str(own)
+        for own in files
+        if not any(part.startswith((".", "_")) for part in own.relative_to(path).parts)
+    )
 
 
 def _is_filtered(dataset: Any) -> bool:
@@ -313,6 +341,22 @@ def decoded(table: Any) -> Any:
         if kind != field.type:
             table = table.set_column(place, field.name, table.column(place).cast(kind))
     return table.replace_schema_metadata(None)
+
+
+def with_wide_indices(table: Any) -> Any:
+    """A table whose dictionaries can be joined: pandas writes indices of one byte in each file."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and field.type.index_type.bit_width < 32:
+            column = table.column(place).cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field.name, column)
+    return table
+
+
+def unreadable(path: str, error: Exception) -> OSError:
+    """The error of a file that cannot be read."""
+    return OSError(f"cannot read {path}: {error}; write the file again")
 
 
 def is_string(kind: Any) -> bool:

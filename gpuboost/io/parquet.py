@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from gpuboost.io.container import replaced_file
+from gpuboost.io.container import check_writable, replaced_file
 
 
 def write_parquet(path: str | os.PathLike[str], tables: Iterable[Any]) -> None:
@@ -28,6 +28,7 @@ def write_parquet(path: str | os.PathLike[str], tables: Iterable[Any]) -> None:
         raise ImportError(
             "pyarrow is needed to write Parquet files; pip install gpuboost[tables]"
         ) from error
+    check_writable(path)
     writer = None
     with replaced_file(path) as file, ExitStack() as stack:
         for table in tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import gpuboost as gb
 from gpuboost import Dataset
+from gpuboost.blocks import sources
 from gpuboost.blocks.sources import SourceChangedError, open_source
+from gpuboost.blocks.spill import SpillError
 from tests.blocks.test_block_growth import make_table
 
 
@@ -221,3 +225,69 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "1.parquet").unlink()
     with pytest.raises(SourceChangedError, match="changed while they were read"):
         columns.read(["a"])
+
+
+def test_hidden_and_unfinished_files_of_a_folder_are_left_out(tmp_path: Path) -> None:
+    """As pyarrow and Spark name them; folders may be called like files."""
+    for folder in ("part.parquet", ".hidden", "_temporary"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(
+            pa.table({"x": [1.0, 2.0], "y": [0.0, 1.0]}), tmp_path / folder / "0.parquet"
+        )
+    for source in (tmp_path, f"{tmp_path}/*.parquet"):
+        assert Dataset.from_batches(source, label="y").n_samples == 2
+    with pytest.raises(FileNotFoundError, match="whose names end in"):
+        Dataset.from_batches(tmp_path / "part.parquet" / ".none")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_categories_of_many_files(ending: str, tmp_path: Path) -> None:
+    """Each file of pandas has indices of one byte, which do not hold the categories of all."""
+    frames = [
+        pd.DataFrame(
+            {"x": pd.Categorical([f"{part}-{i}" for i in range(60)]), "y": np.arange(60.0)}
+        )
+        for part in range(4)
+    ]
+    for part, frame in enumerate(frames):
+        getattr(frame, f"to_{ending}")(tmp_path / f"{part}.{ending}")
+    found = Dataset.from_batches(tmp_path, label="y")
+    whole = Dataset(pd.concat(frames).astype({"x": "category"})[["x"]])
+    assert found.schema.codes == whole.schema.codes
+    assert np.array_equal(found.binned.codes, whole.binned.codes)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    for part in range(3):
+        table = pa.table(
+            {"x": np.random.default_rng(part).standard_normal(5000), "y": np.ones(5000)}
+        )
+        pq.write_table(table, tmp_path / f"{part}.parquet", compression="none")
+    content = bytearray((tmp_path / "1.parquet").read_bytes())
+    content[4:2000] = b"\xff" * 1996
+    (tmp_path / "1.parquet").write_bytes(content)
+    with pytest.raises(OSError, match=r"(?s)cannot read .*1\.parquet: .*; write the file again"):
+        Dataset.from_batches(tmp_path, label="y")
+    model = gb.DecisionTreeRegressor(max_depth=1).fit(pa.table({"x": [0.0, 1.0]}), [0.0, 1.0])
+    with pytest.raises(OSError, match=r"(?s)cannot read .*1\.parquet: .*; write the file again"):
+        list(gb.predict_batches(model, tmp_path))
+
+
+def test_a_disk_that_is_full_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a stream may not even take its header."""
+
+    class Full:
+        closed = False
+
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *given: None
+
+    monkeypatch.setattr(sources, "temporary_file", Full)
+    with pytest.raises(SpillError, match="is full; free some space"):
+        Dataset.from_batches([pa.table({"x": [1.0], "y": [2.0]})], label="y")

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpuboost.blocks.sources import with_wide_indices
 from gpuboost.cli.tables.read import STANDARD_STREAM, require_pyarrow
 from gpuboost.io.container import check_writable, replaced_file
 
@@ -39,6 +40,7 @@ def check_output(path: str) -> None:
         raise ValueError(f"the name of the output must end in {_FORMATS}, got {path!r}")
     if not Path(path).absolute().parent.is_dir():
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
+    check_writable(path)
 
 
 def check_can_write(path: str) -> None:
@@ -189,6 +191,7 @@ def _with_dictionaries(table: Any, known: dict[str, Any]) -> Any:
     """
     from pyarrow import chunked_array, types
 
+    table = with_wide_indices(table)
     for place, field in enumerate(table.schema):
         if types.is_dictionary(field.type):
             before = known.get(field.name, [])
