@@ -41,8 +41,8 @@ def is_source(X: Any) -> bool:
 class RowBatches:
     """The rows of a source.
 
-    Files are read a few columns of a few rows at a time. Of a stream, one table is kept, the first
-    one already here, since it has the names.
+    Files are read a few columns of a few rows at a time. The first table of a stream is read at
+    once, because it has the names of the columns.
 
     Attributes
     ----------

@@ -305,7 +305,9 @@ def tables_of(source: Any) -> Iterator[Any]:
         source = source()
     if isinstance(source, Iterable) and not isinstance(source, (np.ndarray, dict)):
         return iter(source)
-    raise TypeError(f"a source of tables must be {_ALLOWED}, got {type(source).__name__}")
+    raise TypeError(
+        f"a source of tables must be {_ALLOWED}, got {type(source).__name__}; give a table X as [X]"
+    )
 
 
 def arrow_table(given: Any, number: int) -> tuple[Any, bool]:
@@ -315,6 +317,7 @@ def arrow_table(given: Any, number: int) -> tuple[Any, bool]:
     if isinstance(given, pa.RecordBatch):
         return pa.Table.from_batches([given]), True
     if isinstance(given, np.ndarray) and given.ndim == 2:
+        given = given.astype(given.dtype.newbyteorder("="), copy=False)
         arrays = [np.ascontiguousarray(column) for column in given.T]
         return pa.table({str(i): column for i, column in enumerate(arrays)}), False
     if nw.dependencies.is_pandas_dataframe(given):

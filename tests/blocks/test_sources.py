@@ -291,3 +291,11 @@ def test_a_disk_that_is_full_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sources, "temporary_file", Full)
     with pytest.raises(SpillError, match="is full; free some space"):
         Dataset.from_batches([pa.table({"x": [1.0], "y": [2.0]})], label="y")
+
+
+def test_arrays_of_another_byte_order() -> None:
+    X = np.random.default_rng(0).standard_normal((50, 2))
+    found = Dataset.from_batches([X.astype(">f8")])
+    assert np.array_equal(found.binned.codes, Dataset(X).binned.codes)
+    with pytest.raises(TypeError, match=r"got ndarray; give a table X as \[X\]"):
+        Dataset.from_batches(X)

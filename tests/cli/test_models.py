@@ -145,6 +145,12 @@ def test_forests_have_no_raw_predictions(folder: Path, run: Any, run_json: Any) 
 # ---- evaluate ----------------------------------------------------------------------------------
 
 
+def test_evaluate_reads_one_file(folder: Path, run: Any) -> None:
+    run("train", "t.csv", "--target", "price", "--out", "m", *FEW)
+    status, _, err = run("evaluate", "m", ".", "--target", "price")
+    assert status == 2 and "'.' is a folder, but this command reads one file" in err
+
+
 def test_scores_are_those_of_scikit_learn(trained: Path, run_json: Any) -> None:
     table, model = make_table(100, seed=1), gpuboost.load("c")
     y, w = np.array(table["y"].to_pylist()), table["w"].to_numpy()

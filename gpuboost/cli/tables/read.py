@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import shutil
 import sys
@@ -53,6 +54,11 @@ def read_data(path: str, strings: Iterable[str] = (), has_header: bool = True) -
     ImportError
         If pyarrow is needed and not installed.
     """
+    if os.path.isdir(path):
+        raise ValueError(
+            f"{path!r} is a folder, but this command reads one file; `gpuboost train` and "
+            "`gpuboost predict` read folders of Parquet or Arrow files"
+        )
     with _opened(path) as file:
         head = file.read(8)
         file.seek(0)

@@ -108,7 +108,7 @@ def write_columns(batches: Iterable[NamedColumns], path: str) -> None:
 
 
 def _uncompressed(file: IO[bytes], ending: str) -> AbstractContextManager[Any]:
-    """What content is written to that the file may compress."""
+    """A file that compresses what is written to it if its name ends in ``.gz``."""
     return gzip.open(file, "wb") if ending.endswith(".gz") else nullcontext(file)
 
 

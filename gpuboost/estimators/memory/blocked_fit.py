@@ -35,18 +35,15 @@ def blocked_peak(estimator: Any, table: ShapeOnlyTable, memory_limit: int) -> in
 
 def _row_bytes(estimator: Any, table: ShapeOnlyTable, memory_limit: int) -> int:
     """Bytes of a row, besides its codes and labels, while trees grow."""
-    weights, few = (
-        _FLOAT64_BYTES * table.weighted,
-        replace(table, n_samples=min(table.n_samples, _TASK_ROWS)),
-    )
+    weights = _FLOAT64_BYTES * table.weighted
+    few = replace(table, n_samples=min(table.n_samples, _TASK_ROWS))
     if isinstance(estimator, GradientBoosting):
         task = shape_only_fit.boost_task(estimator, few)
         columns = task.loss.columns
         hessians = 1 if task.loss.constant_hessian else columns
         channels, n_trees = (columns, 1) if task.sums_outputs else (1, columns)
-        of_round = _FLOAT64_BYTES * (
-            4 * columns + hessians + 1
-        )  # labels, raw twice, gradients, losses
+        # Labels, raw predictions twice and gradients of each column; hessians; losses.
+        of_round = _FLOAT64_BYTES * (4 * columns + hessians + 1)
         planes = _FLOAT64_BYTES * (channels + (1 if hessians == 1 else channels))
         in_tree = _IN_TREE + 4 * channels + planes
         return of_round + weights + in_tree * trees_of_batch(n_trees, table.n_samples, memory_limit)

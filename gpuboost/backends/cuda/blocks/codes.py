@@ -15,8 +15,8 @@ from gpuboost.engine.growth.frontier import Array
 class DeviceCodes:
     """Codes in blocks of rows, chunk by chunk on a device.
 
-    The last blocks stay on the device after the first pass, since the first ones are in the host's
-    memory, and the others in a file.
+    The last blocks stay on the device after the first pass. The host reads them from its file,
+    while it has the first blocks in memory.
 
     Parameters
     ----------
