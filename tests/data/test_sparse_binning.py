@@ -196,7 +196,8 @@ def test_a_part_of_a_sparse_dataset_is_dense_at_a_time(
         len(found) - 1
     )
     expected = [block for _, block in binned.code_blocks(gpuboost.Dataset(X.toarray()).binned)]
-    np.testing.assert_array_equal(np.concatenate([block for _, block in found]), expected[0])
+    parts = [block for _, block in found]
+    np.testing.assert_array_equal(np.concatenate(parts), np.concatenate(expected))
     models = [
         RandomForestRegressor(30, oob_score=True, device="numpy", random_state=0).fit(own, y)
         for own in (data, X.toarray())

@@ -73,13 +73,13 @@ class CudaBackend:
 
     def grow(self, task: GrowTask) -> Iterator[tuple[int, GrownTree]]:
         """Grow the trees of ``task``, in batches that fit in the device's memory."""
-        if task.matrix.is_blocked:
+        if isinstance(task.matrix.stored, CodeBlocks):
             return self._for_blocks(task.matrix).grow(task)
         return self._each(grow_trees, task)
 
     def grow_finished(self, task: GrowTask) -> Iterator[tuple[int, Tree]]:
         """Grow the trees of ``task`` and finish them, on the device if it can finish such trees."""
-        if task.matrix.is_blocked:
+        if isinstance(task.matrix.stored, CodeBlocks):
             return self._for_blocks(task.matrix).grow_finished(task)
         return self._each(grow_finished, task)
 
@@ -94,13 +94,13 @@ class CudaBackend:
 
     def booster(self, task: BoostTask) -> Booster:
         """Start a fit of gradient boosting; its rows stay on the device."""
-        if task.matrix.is_blocked:
+        if isinstance(task.matrix.stored, CodeBlocks):
             return self._for_blocks(task.matrix).booster(task)
         return CudaBooster(self.runtime, self._with_budget(task))
 
     def reweighter(self, task: ReweightTask) -> Reweighter:
         """Start a fit of AdaBoost; its rows stay on the device."""
-        if task.matrix.is_blocked:
+        if isinstance(task.matrix.stored, CodeBlocks):
             return self._for_blocks(task.matrix).reweighter(task)
         return CudaReweighter(self.runtime, self._with_budget(task))
 
