@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--large",
         action="store_true",
-        help="6M x 1,000 instead, in a process of limited memory: 30 minutes, 20 GB of disk",
+        help="6M x 1,000 instead, in a process of limited memory: 10 minutes, 20 GB of disk",
     )
     parser.add_argument("--repeat", type=int, default=3, help="default: %(default)s")
 

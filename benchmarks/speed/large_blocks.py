@@ -22,7 +22,7 @@ SETTINGS = {
     "rows": 6_000_000,
     "features": 1000,
     "depth": 6,
-    "memory_limit": 200_000_000,
+    "memory_limit": 100_000_000,
     "data_limit": 1 << 30,
 }
 
