@@ -91,6 +91,8 @@ class FileSource(ColumnSource):
         try:
             # Arrow's own pool keeps what is freed, 10 MB with 1,500 columns.
             table = self.dataset.to_table(columns=list(names), memory_pool=pa.system_memory_pool())
+        except MemoryError:
+            raise  # no file is damaged
         except Exception as error:
             self.check_unchanged()
             self._name_damaged_file(names, error)

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -271,6 +272,21 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     model = gb.DecisionTreeRegressor(max_depth=1).fit(pa.table({"x": [0.0, 1.0]}), [0.0, 1.0])
     with pytest.raises(OSError, match=r"(?s)cannot read .*1\.parquet: .*; write the file again"):
         list(gb.predict_batches(model, tmp_path))
+
+
+def test_too_little_memory_is_no_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0.0, 1.0]}), tmp_path / "t.parquet")
+    columns = open_source(tmp_path / "t.parquet")
+    full = SimpleNamespace(to_table=lambda **given: raise_(pa.ArrowMemoryError("no memory")))
+    monkeypatch.setattr(columns, "dataset", full)
+    with pytest.raises(MemoryError, match="no memory"):
+        columns.read(["x"])
+
+
+def raise_(error: Exception) -> Any:
+    raise error
 
 
 def test_a_disk_that_is_full_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
