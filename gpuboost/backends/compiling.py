@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -116,6 +116,39 @@ def worker_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=left.is_set())
+
+
+class Workers:
+    """Threads for many short calls, one after another; a new pool takes 0.3 ms more for each.
+
+    Parameters
+    ----------
+    n_threads : int
+    pool : ThreadPoolExecutor or None
+        None lets the calling thread do everything.
+    """
+
+    def __init__(self, n_threads: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
+        self.n_threads, self._pool = n_threads, pool
+
+    def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """Call a function with each item, in the threads."""
+        return (
+            [task(item) for item in items] if self._pool is None else [*self._pool.map(task, items)]
+        )
+
+
+CALLING_THREAD = Workers()  # the calling thread
+
+
+@contextmanager
+def workers(n_threads: int) -> Iterator[Workers]:
+    """`Workers` of a pool, which end as those of `worker_threads`."""
+    if n_threads == 1:
+        yield CALLING_THREAD
+        return
+    with worker_threads(n_threads) as pool:
+        yield Workers(n_threads, pool)
 
 
 @contextmanager

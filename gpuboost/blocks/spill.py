@@ -20,7 +20,8 @@ import threading
 import weakref
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class SpilledCodes(CodeBlocks):
         if size < FEW_ROWS_OF_BLOCK:
             size = SPILLED_BYTES // n_features
         size = min(max(size, 1), SPILLED_ROWS)
-        size -= size % (8 * PAGE_WORDS) if size > 8 * PAGE_WORDS else 0
+        size = _whole_pages(size, n_samples)
         self.row_slices = [slice(s, min(s + size, n_samples)) for s in range(0, n_samples, size)]
         self._size, self._rows = size, self.row_slices
         fitting = memory_limit // 2 // (n_features * size)
@@ -111,6 +112,7 @@ class SpilledCodes(CodeBlocks):
         self,
         features: NDArray[np.integer] | None = None,
         blocks: Sequence[int] | None = None,
+        readers: ThreadPoolExecutor | None = None,
     ) -> Iterator[CodeChunk]:
         """Yield the codes chunk by chunk: of all or some ascending features and all or some blocks.
 
@@ -133,7 +135,7 @@ class SpilledCodes(CodeBlocks):
                 buffers[own] = np.empty(n_codes, np.uint8)
             return self._chunk(block, first, last, buffers[own][:n_codes])
 
-        with worker_threads(1) as reader:
+        with worker_threads(1) if readers is None else nullcontext(readers) as reader:
             coming = None
             for number in range(len(parts)):
                 chunk = read(number) if coming is None else coming.result()
@@ -164,7 +166,11 @@ class SpilledCodes(CodeBlocks):
         """First feature, and that after the last, of the chunks of a block."""
         n_rows = self._rows[block].stop - self._rows[block].start
         size = max(self._read_bytes // n_rows, 1)
-        wanted = np.arange(self.shape[0]) if features is None else np.asarray(features)
+        if features is None:
+            for first in range(0, self.shape[0], size):
+                yield first, min(first + size, self.shape[0])
+            return
+        wanted = np.asarray(features)
         for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1):
             for at in range(0, len(run), size):
                 own = run[at : at + size]
@@ -218,6 +224,16 @@ class SpilledCodes(CodeBlocks):
                         "Dataset again"
                     )
                 done += n_read
+
+
+def _whole_pages(size: int, n_samples: int) -> int:
+    """A number of rows, at most ``size``, for blocks of whole pages that two threads share."""
+    page = 8 * PAGE_WORDS
+    if size <= page:
+        return size
+    n_blocks = -(-n_samples // (size - size % page))
+    n_blocks += n_blocks % 2 if n_blocks > 1 else 0
+    return -(-n_samples // (n_blocks * page)) * page
 
 
 def checksum(codes: NDArray[np.uint8]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.backends.compiling import worker_threads
+from gpuboost.backends.compiling import workers
 from gpuboost.data.cell_counters import ColumnCounter, ColumnSorter, count_cells
 from gpuboost.data.quantiles import (
     Floats,
@@ -189,10 +189,8 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
 
 def parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
     """Map over items in threads; an error or Ctrl-C ends the waits and drops what has not begun."""
-    if n_threads == 1:
-        return [task(item) for item in items]
-    with worker_threads(n_threads) as pool:
-        return list(pool.map(task, items))
+    with workers(n_threads) as own:
+        return own.map(task, items)
 
 
 def category_bins(largest: float) -> ColumnBins:

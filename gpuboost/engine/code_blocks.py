@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +59,13 @@ class CodeBlocks(ABC):
         self,
         features: NDArray[np.integer] | None = None,
         blocks: Sequence[int] | None = None,
+        readers: ThreadPoolExecutor | None = None,
     ) -> Iterator[CodeChunk]:
         """Yield the codes chunk by chunk: of all or some ascending features and all or some blocks.
 
         The chunks of a block of rows follow each other, with ascending features. The codes of a
-        chunk are valid until the next chunk is taken.
+        chunk are valid until the next chunk is taken. A thread of ``readers`` reads ahead, or a new
+        one.
         """
 
     @abstractmethod

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import gpuboost as gb
 from gpuboost import Dataset
-from gpuboost.backends.numba.level_wise import block_sums
+from gpuboost.backends.numba.blocks import sums as block_sums
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
 from gpuboost.backends.numpy.blocks import passes
 from gpuboost.blocks import spill
@@ -96,11 +96,14 @@ def in_blocks(
 def test_fits_in_blocks(
     name: str, rows: int, limit: int, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows stay in blocks to the end; words are added in several parts, threads share features."""
+    """Rows stay in blocks to the end; sums of words are full often, threads share features."""
     monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
-    monkeypatch.setattr(block_sums, "MAX_PART_ROWS", 32)
-    monkeypatch.setattr(block_sums, "FEW_ROWS", 5)
-    monkeypatch.setattr(block_sums, "MIN_SHARED", 1)
+    choose = block_sums.choose_gradient_packing
+    few = lambda *given: choose(*given)._replace(block=min(choose(*given).block, 7))  # noqa: E731
+    monkeypatch.setattr(block_sums, "choose_gradient_packing", few)
+    for name_of_bound in ("FEW_ROWS", "MIN_SHARED", "MIN_SHARED_SUMS"):
+        monkeypatch.setattr(block_sums, name_of_bound, 1)
+    monkeypatch.setattr(block_ops, "MIN_SHARED_SEARCH", 1)
     monkeypatch.setattr(passes, "PRIVATE_BYTES", 0 if rows == 100 else 1 << 25)
     taken = dict.fromkeys(("_build_level", "_pairs"), 0)
     for step in taken:

@@ -8,11 +8,11 @@ import numpy as np
 
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numba.binning import bin_matrix
+from gpuboost.backends.numba.blocks.search import CompiledBlockOps
 from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.cells import CompiledColumnCounter
 from gpuboost.backends.numba.common.split_thresholds import find_thresholds
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
-from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numpy.blocks.level_ops import grow_batches
 from gpuboost.backends.protocol import Booster

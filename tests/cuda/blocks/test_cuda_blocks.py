@@ -16,7 +16,7 @@ from gpuboost.backends.cuda.backend import CudaBackend
 from gpuboost.backends.cuda.blocks.codes import DeviceCodes
 from gpuboost.backends.cuda.blocks.growth import BlockGrowth
 from gpuboost.backends.cuda.runtime.source import file_text
-from gpuboost.backends.numba.level_wise.block_search import CompiledBlockOps
+from gpuboost.backends.numba.blocks.search import CompiledBlockOps
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.blocks.level_ops import BlockLevelOps
 from gpuboost.blocks.spill import SpilledCodes

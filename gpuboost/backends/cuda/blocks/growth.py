@@ -9,6 +9,7 @@ import numpy as np
 from gpuboost.backends.cuda.blocks.codes import DeviceCodes
 from gpuboost.backends.cuda.blocks.passes import DevicePasses
 from gpuboost.backends.cuda.runtime.protocol import Runtime
+from gpuboost.backends.numpy.blocks.passes import PassThreads
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrowTask
@@ -49,10 +50,14 @@ class BlockGrowth:
         return size
 
     def passes(
-        self, task: GrowTask, tree_rows: Sequence[TreeRows], node: np.ndarray
+        self,
+        task: GrowTask,
+        tree_rows: Sequence[TreeRows],
+        node: np.ndarray,
+        threads: PassThreads,
     ) -> DevicePasses:
         """The passes of a batch of trees, whose rows begin in the nodes ``node``."""
         assert self._codes is not None
         budget = self._budget // PART_SHARE
         with self._runtime.active():
-            return DevicePasses(self._runtime, self._codes, budget, task, tree_rows, node)
+            return DevicePasses(self._runtime, self._codes, budget, task, tree_rows, node, threads)

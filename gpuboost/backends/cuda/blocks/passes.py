@@ -21,7 +21,7 @@ from gpuboost.backends.cuda.runtime.grid import blocks_for
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.numpy.blocks.passes import BlockPasses, node_table
+from gpuboost.backends.numpy.blocks.passes import BlockPasses, PassThreads, node_table
 from gpuboost.backends.numpy.blocks.sums import NumpyBlockSums
 from gpuboost.engine.code_blocks import CodeChunk
 from gpuboost.engine.growth.frontier import Array, Frontier
@@ -45,8 +45,9 @@ class DevicePasses(BlockPasses):
         task: GrowTask,
         tree_rows: Sequence[TreeRows],
         node: np.ndarray,
+        threads: PassThreads,
     ) -> None:
-        super().__init__(task, tree_rows, NumpyBlockSums(task, tree_rows))
+        super().__init__(task, tree_rows, NumpyBlockSums(task, tree_rows), threads)
         self._runtime, self._codes, self._budget = runtime, codes, budget
         weight = self._upload([own.weight for own in tree_rows], np.uint32)
         self._rows = BlockRows(runtime.asarray(node), weight, self._values())

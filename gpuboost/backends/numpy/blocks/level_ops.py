@@ -18,15 +18,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from gpuboost.backends.compiling import CALLING_THREAD, worker_threads, workers
 from gpuboost.backends.numpy.batches import WATCHED_TREES
-from gpuboost.backends.numpy.blocks.passes import BlockDevice, BlockPasses
+from gpuboost.backends.numpy.blocks.passes import BlockDevice, BlockPasses, PassThreads
 from gpuboost.backends.numpy.blocks.rows import rows_by_node, set_roots, taken, with_starts
 from gpuboost.backends.numpy.blocks.sums import BlockSums, NumpyBlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
 from gpuboost.backends.numpy.rows import Candidates, RowBlock
-from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.growth.level_loop import grow_levels
@@ -35,6 +35,7 @@ from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
 from gpuboost.engine.task import GrownTree, GrowTask
 
 BYTES_PER_TREE_ROW = 20  # of a row in a tree: its node, weight, and word of sums
+MIN_SHARED_SEARCH = 1 << 11  # histograms of features from which threads share a search
 BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `LeafRowOps` grows
 
 
@@ -64,15 +65,18 @@ def grow_batches(
     size = trees_of_batch(len(trees), task.matrix.n_samples, blocks.memory_limit)
     size = min(size, WATCHED_TREES) if task.is_watched else size
     size = size if device is None else device.batch_size(task, size)
-    for first in range(0, len(trees), size):
-        batch = trees[first : first + size]
+    with workers(task.n_threads) as own, worker_threads(task.n_threads) as readers:
+        threads = PassThreads(own, readers)
+        for first in range(0, len(trees), size):
+            batch = trees[first : first + size]
 
-        def begin(batch: Sequence[int] = batch) -> tuple[BlockLevelOps, Any, Any]:
-            return (kind or BlockLevelOps).begin(task, batch, with_leaves, device)
+            def begin(batch: Sequence[int] = batch) -> tuple[BlockLevelOps, Any, Any]:
+                return (kind or BlockLevelOps).begin(task, batch, with_leaves, threads, device)
 
-        ops = grow_levels(begin, task)
-        yield ops.end_batch(), ops.leaves() if with_leaves else np.zeros((len(batch), 0), np.int32)
-        del ops  # before the next batch takes memory
+            ops = grow_levels(begin, task)
+            none = np.zeros((len(batch), 0), np.int32)
+            yield ops.end_batch(), ops.leaves() if with_leaves else none
+            del ops  # before the next batch takes memory
 
 
 def trees_of_batch(n_trees: int, n_samples: int, memory_limit: int) -> int:
@@ -119,16 +123,17 @@ class BlockLevelOps(LeafRowOps):
         task: GrowTask,
         trees: Sequence[int],
         with_leaves: bool,
+        threads: PassThreads,
         device: BlockDevice | None = None,
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
         node = np.empty((len(trees), task.matrix.n_samples), np.int32)
-        roots = set_roots(task, trees, tree_rows, node)
+        roots = set_roots(task, trees, tree_rows, node, threads.workers)
         if device is None:
-            passes = BlockPasses(task, tree_rows, cls.make_sums(task, tree_rows))
+            passes = BlockPasses(task, tree_rows, cls.make_sums(task, tree_rows), threads)
         else:
-            passes = device.passes(task, tree_rows, node)
+            passes = device.passes(task, tree_rows, node, threads)
         ops = cls(task, trees, tree_rows, roots, passes)
         ops._with_leaves = with_leaves
         return ops, node, roots
@@ -156,7 +161,8 @@ class BlockLevelOps(LeafRowOps):
             return self._inner.candidates(rows, frontier, depth)
         self._depth, self._built = depth, None
         likely = self._likely(frontier, depth)
-        if len(likely) and 2 * len(likely) * self._node_bytes <= self._passes.histogram_bytes:
+        n, limit = len(likely), self._passes.histogram_bytes
+        if n and self._passes.bytes_of(2 * n, n) <= limit:
             self._build_level(rows, frontier, likely)
         else:
             self._before = None  # its memory is needed for the histograms of `find_splits`
@@ -172,7 +178,7 @@ class BlockLevelOps(LeafRowOps):
         if self._built is not None:
             self._search_nodes(frontier, candidates, splits)
             return splits
-        size = max(self._passes.histogram_bytes // self._node_bytes, 1)
+        size = max(self._passes.histogram_bytes // self._passes.bytes_of(1, 1), 1)
         for first in range(0, len(candidates.nodes), size):
             nodes = candidates.nodes[first : first + size]
             self._slot = np.full(len(frontier), -1)
@@ -239,7 +245,7 @@ class BlockLevelOps(LeafRowOps):
         none = np.zeros(len(parents), np.int64)
         children = self._children(frontier.take(parents), none, splits, parents)
         children = replace(children, count=np.zeros(len(children), np.int64))
-        n_bytes = len(children) * self._node_bytes
+        n_bytes = self._passes.bytes_of(len(children), 0)
         if len(children) and self._passes.loads_rows(n_bytes) and self._fit_memory(n_open):
             return self._keep_open_rows(rows, children)
         return rows, children
@@ -275,11 +281,6 @@ class BlockLevelOps(LeafRowOps):
         return super().end_batch() if self._inner is None else self._inner.end_batch()
 
     # ---- histograms ----------------------------------------------------------------------------
-
-    @property
-    def _node_bytes(self) -> int:
-        """Bytes of the histograms of a node."""
-        return self._passes.bin_bytes * self.task.matrix.n_features * self.task.matrix.width
 
     def _likely(self, frontier: Frontier, depth: int) -> np.ndarray:
         """Nodes that may be candidates, as far as is known before their rows are counted."""
@@ -324,13 +325,16 @@ class BlockLevelOps(LeafRowOps):
         if candidates.n_slots < self.task.matrix.n_features:
             self._search_in_order(None, frontier, candidates, splits)  # type: ignore[arg-type]
             return
-        n_parts = min(self.task.n_threads, len(candidates.nodes))
+        workers = self._passes.threads.workers
+        if len(candidates.nodes) * self.task.matrix.n_features < MIN_SHARED_SEARCH:
+            workers = CALLING_THREAD
+        n_parts = min(workers.n_threads, len(candidates.nodes))
         parts = np.array_split(candidates.nodes, n_parts) if n_parts else []
 
         def search(nodes: np.ndarray) -> None:
             self._search_some(frontier, replace(candidates, nodes=nodes), splits)
 
-        parallel(search, parts, n_parts)
+        workers.map(search, parts)
 
     def _search_some(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
         """Set the best splits of some candidates over all features."""

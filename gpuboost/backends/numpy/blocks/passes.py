@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from gpuboost.backends.compiling import CALLING_THREAD, Workers
 from gpuboost.backends.numpy.blocks.rows import row_slices
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
     BlockSums,
+    PassSums,
     Pending,
+    RowGroups,
 )
-from gpuboost.data.binning import parallel
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.frontier import Frontier, Splits
@@ -26,6 +28,21 @@ from gpuboost.engine.task import MISSING_LEFT, GrowTask
 PRIVATE_BYTES = 32 << 20  # of histograms, up to which each thread has its own, and blocks
 
 
+@dataclass(frozen=True)
+class PassThreads:
+    """The threads that all passes of a fit share.
+
+    Attributes
+    ----------
+    workers : Workers
+    readers : ThreadPoolExecutor or None
+        A thread for each worker, which reads codes ahead.
+    """
+
+    workers: Workers
+    readers: ThreadPoolExecutor
+
+
 class BlockPasses:
     """The passes over rows and codes of a batch of trees.
 
@@ -33,19 +50,23 @@ class BlockPasses:
     ----------
     planes : int
         Number of sums of a bin.
-    bin_bytes : int
-        Bytes of the sums of a bin.
     signs : int8 (trees, n, K) or None
         For medians, the sign of each row about the medians of its node, in place of a target.
+    threads : PassThreads
     """
 
-    def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows], sums: BlockSums) -> None:
+    def __init__(
+        self,
+        task: GrowTask,
+        tree_rows: Sequence[TreeRows],
+        sums: BlockSums,
+        threads: PassThreads,
+    ) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)
         self._task, self._tree_rows, self._blocks = task, tree_rows, task.matrix.stored
         n_channels, is_counted = task.target.n_channels, task.options.min_samples_leaf > 1
         self.planes = 1 + n_channels + is_counted
-        self._sums = sums
-        self.bin_bytes = 8 * self._sums.cell
+        self._sums, self.threads = sums, threads
         self._pending: Pending | None = None
         self.signs: np.ndarray | None = None
 
@@ -53,6 +74,12 @@ class BlockPasses:
     def histogram_bytes(self) -> int:
         """Bytes that the histograms of `run` and those of their parents may take."""
         return self._task.memory_budget
+
+    def bytes_of(self, n_histograms: int, n_summed: int) -> int:
+        """Bytes of some histograms, to some of which rows are added."""
+        matrix, sums = self._task.matrix, self._sums
+        of_feature = 8 * sums.cell * matrix.width * n_histograms + sums.extra_bytes * n_summed
+        return matrix.n_features * of_feature
 
     def loads_rows(self, n_bytes: int) -> bool:
         """Whether rows that fit the memory are loaded, before histograms of ``n_bytes`` bytes."""
@@ -74,48 +101,55 @@ class BlockPasses:
         """
         matrix, n_blocks = self._task.matrix, len(self._blocks.row_slices)
         shape = matrix.n_features, n_slots, matrix.width, self._sums.cell
-        limit = min(PRIVATE_BYTES, self._task.memory_budget)
-        is_small = 8 * math.prod(shape) * self._task.n_threads <= limit
-        n_parts = min(self._task.n_threads, n_blocks) if is_small else 1
+        groups, n_bytes = None, 0
+        if n_slots:
+            assert slot is not None
+            groups = RowGroups.of(slot, frontier.tree, len(node))
+            n_bytes = self.bytes_of(n_slots, len(groups.slots)) * self._task.n_threads
+        n_parts, (outer, inner) = 1, (CALLING_THREAD, self.threads.workers)
+        if n_bytes <= min(PRIVATE_BYTES, self._task.memory_budget):
+            n_parts, (outer, inner) = min(self._task.n_threads, n_blocks), (inner, outer)
 
-        def run_some(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            histogram, count = np.zeros(shape, np.int64), np.zeros(len(frontier), np.int64)
-            if self._pending is not None or n_slots:
-                n_threads = 1 if n_parts > 1 else self._task.n_threads
-                found = histogram, count
-                self._run_blocks(node, slot, blocks.tolist(), found, n_threads)
-            return histogram, count
+        def run_some(blocks: Sequence[int]) -> tuple[PassSums | None, np.ndarray]:
+            count = np.zeros(len(frontier), np.int64)
+            sums = None if groups is None else self._sums.start(groups, shape)
+            if self._pending is not None or sums is not None:
+                self._run_blocks(node, blocks, sums, count, inner)
+            return sums, count
 
-        parts = parallel(run_some, np.array_split(np.arange(n_blocks), n_parts), n_parts)
+        numbers = range(n_blocks)
+        parts = [numbers[first::n_parts] for first in range(n_parts)]  # later ones are in the file
+        histogram = None
+        for sums, count in outer.map(run_some, parts):
+            np.add(frontier.count, count, out=frontier.count)
+            if sums is not None:
+                histogram = sums.finish(histogram, self.threads.workers)
         self._pending = None
-        histogram = parts[0][0]
-        for own, _ in parts[1:]:
-            histogram += own
-        for _, own in parts:
-            np.add(frontier.count, own, out=frontier.count)
-        return histogram
+        return np.zeros(shape, np.int64) if histogram is None else histogram
 
     def _run_blocks(
         self,
         node: np.ndarray,
-        slot: np.ndarray | None,
         blocks: Sequence[int],
-        found: tuple[np.ndarray, np.ndarray],
-        n_threads: int,
+        sums: PassSums | None,
+        count: np.ndarray,
+        workers: Workers,
     ) -> None:
-        """Do `run` for some blocks; ``found`` are the histograms and the counts of nodes."""
-        (histogram, count), slices = found, self._blocks.row_slices
+        """Do `run` for some blocks, with their sums, if any, and the counts of nodes."""
+        slices = self._blocks.row_slices
         chunks: Iterator[CodeChunk] = (_without_codes(slices[block]) for block in blocks)
-        if histogram.size:
-            chunks = self._blocks.chunks(None, blocks)
-        current, of_trees = slice(0, 0), list[Any]()
+        if sums is not None:
+            chunks = self._blocks.chunks(None, blocks, self.threads.readers)
+        current, has_rows = slice(0, 0), False
         for chunk in chunks:
             if chunk.rows != current:
                 current = chunk.rows
                 self._route(node[:, current], count, chunk)
-                of_trees = self._rows_of(node[:, current], current, slot, histogram.shape[1])
-            if of_trees:
-                self._sums.add(chunk.codes, chunk.first, of_trees, histogram, n_threads)
+                signs = None if self.signs is None else self.signs[:, current]
+                has_rows = sums is not None and sums.set_rows(current, node[:, current], signs)
+            if has_rows:
+                assert sums is not None
+                sums.add(chunk.codes, chunk.first, workers)
 
     def _route(self, node: np.ndarray, count: np.ndarray, chunk: CodeChunk) -> None:
         """Send the rows of a block, with the nodes (trees, r), to the children of their nodes."""
@@ -129,18 +163,6 @@ class BlockPasses:
             column = np.where(column >= 0, np.searchsorted(used, column), -1)
         for own in node:
             self._sums.route(codes, replace(pending, feature=column), own, count)
-
-    def _rows_of(
-        self, node: np.ndarray, rows: slice, slot: np.ndarray | None, n_slots: int
-    ) -> list[Any]:
-        """The rows of a block that are added to histograms, for each tree that has any."""
-        if slot is None:
-            return []
-        signs = [None] * len(node) if self.signs is None else self.signs[:, rows]
-        found = (
-            self._sums.rows_of(t, rows, own, slot, n_slots, signs[t]) for t, own in enumerate(node)
-        )
-        return [own for own in found if own is not None]
 
     def split(self, frontier: Frontier, splits: Splits, parents: np.ndarray) -> None:
         """Let the next pass send the rows of ``parents`` to children, and close all other nodes."""
@@ -188,12 +210,19 @@ class BlockPasses:
         target, (n_classes, n_planes) = self._task.target, shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
         place = node_table(frontier, leaves, np.arange(len(leaves)) * n_classes)
-        for t, part in row_slices(node if len(leaves) else node[:0]):
+
+        def sum_up(given: tuple[int, slice]) -> np.ndarray:
+            (t, part), own = given, np.zeros_like(sums)
             rows, none = self._tree_rows[t], np.zeros(0, np.int32)
             wide: Any = target.wide if rows.wide is None else rows.wide
             weight = rows.weight[part] if rows.draws else none
             classes = target.classes[part] if isinstance(target, ClassTarget) else none
-            self._sums.add_leaves(node[t, part], place, classes, weight, wide[part], sums)
+            self._sums.add_leaves(node[t, part], place, classes, weight, wide[part], own)
+            return own
+
+        slices = row_slices(node if len(leaves) else node[:0])
+        for own in self.threads.workers.map(sum_up, slices):
+            sums += own
         return sums.reshape(len(leaves), n_classes * n_planes)
 
     def record_leaves(
@@ -206,8 +235,11 @@ class BlockPasses:
     ) -> None:
         """Set ``found``, int32 (trees, n), to the ``number`` of the leaf of each row in one."""
         table = node_table(frontier, leaves, number)
-        for t, part in row_slices(node if len(leaves) else node[:0]):
-            self._sums.record_leaves(node[t, part], table, found[t, part])
+
+        def record(given: tuple[int, slice]) -> None:
+            self._sums.record_leaves(node[given], table, found[given])
+
+        self.threads.workers.map(record, row_slices(node if len(leaves) else node[:0]))
 
     def codes_of(self, used: np.ndarray) -> np.ndarray:
         """The codes of some ascending rows: uint8 (F, r)."""
@@ -226,7 +258,11 @@ class BlockDevice(Protocol):
         """Number of trees that grow together: ``size``, or fewer if the device holds no more."""
 
     def passes(
-        self, task: GrowTask, tree_rows: Sequence[TreeRows], node: np.ndarray
+        self,
+        task: GrowTask,
+        tree_rows: Sequence[TreeRows],
+        node: np.ndarray,
+        threads: PassThreads,
     ) -> BlockPasses:
         """The passes of a batch of trees, whose rows begin in the nodes ``node``."""
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpuboost.backends.compiling import Workers
 from gpuboost.backends.numpy.blocks.sums import CLOSED
 from gpuboost.backends.numpy.rows import RowBlock, block_of, joined_blocks, make_roots
-from gpuboost.data.binning import parallel
 from gpuboost.engine.growth.frontier import Frontier
 from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrowTask
@@ -25,7 +25,11 @@ def row_slices(node: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 
 def set_roots(
-    task: GrowTask, trees: Sequence[int], tree_rows: Sequence[TreeRows], node: np.ndarray
+    task: GrowTask,
+    trees: Sequence[int],
+    tree_rows: Sequence[TreeRows],
+    node: np.ndarray,
+    workers: Workers,
 ) -> Frontier:
     """Set ``node``, int32 (trees, n), to the roots of the rows in each tree; return the roots."""
     n_channels = task.target.n_channels
@@ -48,7 +52,7 @@ def set_roots(
 
     count, hessian = np.zeros(len(trees), np.int64), np.zeros(len(trees), np.int64)
     gradient = np.zeros((len(trees), n_channels), np.int64)
-    for t, *sums in parallel(sum_up, row_slices(node), task.n_threads):
+    for t, *sums in workers.map(sum_up, row_slices(node)):
         count[t] += sums[0]
         hessian[t] += sums[1]
         gradient[t] += sums[2]

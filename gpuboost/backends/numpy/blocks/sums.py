@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from gpuboost.backends.compiling import Workers
 from gpuboost.backends.numpy.groups import dense_histogram
 from gpuboost.backends.numpy.rows import RowBlock, block_of
 from gpuboost.engine.targets import Target, TreeRows
@@ -32,6 +33,59 @@ class Pending:
     step: np.ndarray
 
 
+@dataclass(frozen=True)
+class RowGroups:
+    """The nodes whose rows are added to histograms, in groups that count from 0 in each tree.
+
+    Attributes
+    ----------
+    n_groups : int
+        Number of groups of the tree that has most.
+    group : int64 (m + 1,)
+        The group of closed rows and of each node, ``n_groups`` if there is none.
+    first : int64 (trees + 1,)
+        First group of each tree among those of all.
+    slots : int64 (groups of all trees,)
+        The histogram of each group.
+    """
+
+    n_groups: int
+    group: np.ndarray
+    first: np.ndarray
+    slots: np.ndarray
+
+    @classmethod
+    def of(cls, slot: np.ndarray, tree: np.ndarray, n_trees: int) -> RowGroups:
+        """The nodes whose ``slot``, int64 (m,), is not negative; ``tree`` (m,) ascends."""
+        nodes = np.flatnonzero(slot >= 0)
+        first = np.searchsorted(tree[nodes], np.arange(n_trees + 1))
+        n_groups = int(np.diff(first).max())
+        group = np.full(len(slot) + 1, n_groups)
+        group[1 + nodes] = np.arange(len(nodes)) - first[tree[nodes]]
+        return cls(n_groups, group, first, slot[nodes])
+
+
+class PassSums(Protocol):
+    """The histograms of some blocks in a pass, to which one thread adds them."""
+
+    def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
+        """Choose the rows of a block that `add` adds to histograms; return whether there are any.
+
+        ``node``, int32 (trees, r), has their nodes, and for medians ``signs``, int8 (trees, r, K),
+        their signs.
+        """
+
+    def add(self, codes: np.ndarray, first: int, workers: Workers) -> None:
+        """Add the rows to histograms of the features from ``first``, with their codes (f, r)."""
+
+    def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
+        """Add the histograms to those of other blocks, if given, and return the sum.
+
+        It is int64 (F, slots, width, cell). The first P sums of a bin are the planes of
+        `groups.dense_histogram`.
+        """
+
+
 class BlockSums(Protocol):
     """The passes over the rows of a batch of trees, which Numba compiles.
 
@@ -39,48 +93,15 @@ class BlockSums(Protocol):
     ----------
     cell : int
         Number of int64 of a bin in histograms: P, or more.
+    extra_bytes : int
+        Bytes for a feature, besides the histogram of a node, while rows are added to it.
     """
 
     cell: int
+    extra_bytes: int
 
-    def rows_of(
-        self,
-        tree: int,
-        rows: slice,
-        node: np.ndarray,
-        slot: np.ndarray,
-        n_slots: int,
-        signs: np.ndarray | None,
-    ) -> Any:
-        """The rows of a block that are added to histograms, as `add` takes them, or None.
-
-        Parameters
-        ----------
-        tree : int
-            Number of the tree in the batch.
-        rows : slice
-            The rows of the block.
-        node : int32 (r,)
-            Their nodes.
-        slot : int64 (m,)
-            Histogram of each node, of ``n_slots``; negative for none, as nodes are.
-        signs : int8 (r, K) or None
-            For medians, the sign of each row.
-        """
-
-    def add(
-        self,
-        codes: np.ndarray,
-        first: int,
-        rows: Sequence[Any],
-        histogram: np.ndarray,
-        n_threads: int,
-    ) -> None:
-        """Add the rows of all trees to ``histogram``, int64 (F, slots, width, cell).
-
-        ``codes`` are those of the features from ``first``. The first P sums of a bin are the planes
-        of `groups.dense_histogram`.
-        """
+    def start(self, groups: RowGroups, shape: tuple[int, ...]) -> PassSums:
+        """The sums of some blocks in a pass, with histograms of this shape."""
 
     def route(
         self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
@@ -131,69 +152,18 @@ def signed_block(
     return replace(block, gradient=signs[place] * block.hessian[:, None])
 
 
-@dataclass(frozen=True)
-class ChunkRows:
-    """The rows of a block that are added to histograms, for one tree.
-
-    Attributes
-    ----------
-    place : int64 (r,)
-        Position of each row in the block; the rows of a histogram are contiguous.
-    starts : int64 (slots + 1,)
-        First of the rows of each histogram, then r.
-    block : RowBlock
-        Weights, gradients or classes of the rows.
-    """
-
-    place: np.ndarray
-    starts: np.ndarray
-    block: RowBlock
-
-
 class NumpyBlockSums:
     """`BlockSums` in NumPy."""
 
     def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows]) -> None:
-        self._target, self._tree_rows = task.target, tree_rows
-        self._counted = task.options.min_samples_leaf > 1
-        self.cell = 1 + task.target.n_channels + self._counted
+        self.target, self.tree_rows = task.target, tree_rows
+        self.counted = task.options.min_samples_leaf > 1
+        self.cell = 1 + task.target.n_channels + self.counted
+        self.extra_bytes = 0
 
-    def rows_of(
-        self,
-        tree: int,
-        rows: slice,
-        node: np.ndarray,
-        slot: np.ndarray,
-        n_slots: int,
-        signs: np.ndarray | None,
-    ) -> ChunkRows | None:
-        """The rows of a block, sorted by their histograms."""
-        own = np.where(node >= 0, slot[np.maximum(node, 0)], -1)
-        place = np.flatnonzero(own >= 0)
-        if not len(place):
-            return None
-        place = place[np.argsort(own[place], kind="stable")]
-        counts = np.bincount(own[place], minlength=n_slots)
-        block = signed_block(self._target, self._tree_rows[tree], rows, place, signs)
-        return ChunkRows(place, np.append(0, np.cumsum(counts)), block)
-
-    def add(
-        self,
-        codes: np.ndarray,
-        first: int,
-        rows: Sequence[ChunkRows],
-        histogram: np.ndarray,
-        n_threads: int,
-    ) -> None:
-        """Add rows to histograms, tree by tree and feature by feature."""
-        _, n_slots, width, _ = histogram.shape
-        shape = n_slots, width, self._target.n_channels
-        for own in rows:
-            base = np.repeat(np.arange(n_slots) * width, np.diff(own.starts))
-            for feature, column in enumerate(codes, first):
-                key = base + column.take(own.place)
-                found = dense_histogram(own.block, key, shape, self._counted)
-                histogram[feature] += np.moveaxis(found, 0, 2)
+    def start(self, groups: RowGroups, shape: tuple[int, ...]) -> NumpyPassSums:
+        """The sums of some blocks in a pass."""
+        return NumpyPassSums(self, groups, shape)
 
     def route(
         self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
@@ -228,3 +198,41 @@ class NumpyBlockSums:
         leaf = number[1 + node]
         at = np.flatnonzero(leaf >= 0)
         found[at] = leaf[at]
+
+
+class NumpyPassSums:
+    """`PassSums` in NumPy."""
+
+    def __init__(self, sums: NumpyBlockSums, groups: RowGroups, shape: tuple[int, ...]) -> None:
+        self._sums, self._groups = sums, groups
+        self._histogram = np.zeros(shape, np.int64)
+        # For each tree with rows of the block: their positions, the first bins of their
+        # histograms, and their weights with gradients or classes.
+        self._rows: list[tuple[np.ndarray, np.ndarray, RowBlock]] = []
+
+    def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
+        """Choose the rows of a block."""
+        sums, groups, width = self._sums, self._groups, self._histogram.shape[2]
+        self._rows = []
+        for t, nodes in enumerate(node):
+            group = groups.group[1 + nodes]
+            place = np.flatnonzero(group < groups.n_groups)
+            if len(place):
+                of_tree = None if signs is None else signs[t]
+                block = signed_block(sums.target, sums.tree_rows[t], rows, place, of_tree)
+                base = groups.slots[groups.first[t] + group[place]] * width
+                self._rows.append((place, base, block))
+        return bool(self._rows)
+
+    def add(self, codes: np.ndarray, first: int, workers: Workers) -> None:
+        """Add rows to histograms, tree by tree and feature by feature."""
+        _, n_slots, width, _ = self._histogram.shape
+        shape = n_slots, width, self._sums.target.n_channels
+        for place, base, block in self._rows:
+            for feature, column in enumerate(codes, first):
+                found = dense_histogram(block, base + column.take(place), shape, self._sums.counted)
+                self._histogram[feature] += np.moveaxis(found, 0, 2)
+
+    def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
+        """Add the histograms to those of other blocks, if given, and return the sum."""
+        return self._histogram if histogram is None else np.add(histogram, self._histogram)

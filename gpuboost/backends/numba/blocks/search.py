@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from gpuboost.backends.numba.blocks.sums import CompiledBlockSums
 from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
@@ -30,7 +32,6 @@ from gpuboost.backends.numba.common.records import (
     Problem,
 )
 from gpuboost.backends.numba.compiler import entry, helper
-from gpuboost.backends.numba.level_wise.block_sums import CompiledBlockSums
 from gpuboost.backends.numba.level_wise.feature_sampling import FOUND
 from gpuboost.backends.numba.level_wise.search import evaluate_sums
 from gpuboost.backends.numba.references import Reference, by_reference
@@ -89,6 +90,11 @@ class CompiledBlockOps(BlockLevelOps):
         """The `Weights` of each tree."""
         return [Weights.of(rows) for rows in self.tree_rows]
 
+    @cached_property
+    def _problems(self) -> dict[tuple[int, int], Reference]:
+        """The `Problem` of each thread and tree so far."""
+        return {}
+
     def _search_some(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
         """Set the best splits of some candidates over all features."""
         task, nodes = self.task, candidates.nodes
@@ -103,7 +109,11 @@ class CompiledBlockOps(BlockLevelOps):
         self, frontier: Frontier, nodes: np.ndarray, allowed: np.ndarray, splits: Splits
     ) -> None:
         """Set the best splits of some nodes of one tree, with buffers of their own."""
-        problem = problem_of(self.task, self._weights[int(frontier.tree[0])])
+        tree = int(frontier.tree[0])
+        key = threading.get_ident(), tree
+        if key not in self._problems:
+            self._problems[key] = problem_of(self.task, self._weights[tree])
+        problem = self._problems[key]
         found, masks = np.zeros(len(nodes), SPLIT), np.zeros((len(nodes), 16), np.uint32)
         given = _records_of(frontier), self._slot[nodes], np.ascontiguousarray(allowed)
         search_histograms(problem, *given, self._built, found, masks)

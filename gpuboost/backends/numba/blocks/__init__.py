@@ -1,0 +1,1 @@
+"""Growth of trees on codes in blocks, with compiled passes and searches of histograms."""
