@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpuboost.backends.compiling import CALLING_THREAD, Workers
+from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
 from gpuboost.backends.numpy.blocks.rows import row_slices
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
@@ -142,6 +142,7 @@ class BlockPasses:
             chunks = self._blocks.chunks(None, blocks, self.threads.readers)
         current, has_rows = slice(0, 0), False
         for chunk in chunks:
+            check_cancelled()
             if chunk.rows != current:
                 current = chunk.rows
                 self._route(node[:, current], count, chunk)
