@@ -10,7 +10,7 @@ from gpuboost.backends.numba.splits.categorical import evaluate_categories
 from gpuboost.backends.numba.splits.class_moments import class_moments, terms_of_moments
 from gpuboost.backends.numba.splits.criteria import ADD_TERMS, SCORES_OF_ONE, SCORES_OF_TERMS
 from gpuboost.backends.numba.splits.random_thresholds import evaluate_random
-from gpuboost.backends.numba.splits.search import find_split_of_one
+from gpuboost.backends.numba.splits.search import find_random_split, find_split_of_one
 from gpuboost.backends.numba.splits.sparse_search import find_sparse_split
 from gpuboost.engine.criteria import VARIANCE
 
@@ -45,7 +45,8 @@ def plugins_of(
         kinds.append((channels.kind, "many"))
     needed = _criterion(limits.criterion, problem, len(kinds) > 1)
     if depth_first:
-        search = find_sparse_split if by_entries else find_split_of_one
+        search = find_random_split if limits.random_thresholds else find_split_of_one
+        search = find_sparse_split if by_entries else search
         address = search.address(problem, _NODE, _ROW_NUMBERS, _PACKED_WORDS)
         needed["find_split"] = address
     if any_categorical:

@@ -88,11 +88,11 @@ def weighted_code_range(gathered, words, missing_code, packing):
 def _sum_codes(problem, channels, members, low, high):
     """Sum rows with codes from ``low`` to ``high`` into the first column of `Scratch.sums`."""
     scratch, sums, total = problem.scratch, problem.scratch.sums, np.int64(0)
-    first, last = np.uint8(low), np.uint8(high)
+    first, last, codes = np.uint8(low), np.uint8(high), scratch.codes
     if fits_words(channels, members):
         words = members.word if channels is None else channels.word
         for i in range(members.row.size):
-            code = scratch.codes[i]
+            code = codes[i]
             total += words[i] & -np.int64((code >= first) & (code <= last))
         scratch.prefix[0] = total
         unpack_prefix(problem, channels, np.int64(1))
@@ -131,26 +131,24 @@ def _plain_candidate(problem, channels, node):
     return np.int64(allowed) - 1, score, MISSING_RIGHT
 
 
-@plugin(types.boolean)
-def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
+@inlined
+def evaluate_threshold(problem, channels, members, feature, rank):
     """Evaluate a random threshold between the lowest and highest occupied value bins of the node.
 
     If only one value bin is occupied, the candidate separates values from missing values. Returns
-    whether the feature can split the node. ``node``, ``row``, ``word`` and ``is_wide`` are the
-    fields of `Members`.
+    whether the feature can split the node.
     """
-    matrix, scratch, is_seen = problem.matrix, problem.scratch, False
-    members = Members(node, row, word, is_wide)
-    packing = row_packing(problem, channels)
-    codes, at = codes_of(problem, row, feature)
+    matrix, scratch, node, row = problem.matrix, problem.scratch, members.node, members.row
+    packing, is_seen = row_packing(problem, channels), False
+    (codes, at), gathered = codes_of(problem, row, feature), scratch.codes
     for i in range(row.size):
-        scratch.codes[i] = codes[at, row[i]]
+        gathered[i] = codes[at, row[i]]
     if matrix.has_missing[feature] | problem.limits.has_weightless:
         low, high, is_seen = weighted_code_range(
-            scratch.codes, members.word, matrix.missing_code, packing
+            gathered, members.word, matrix.missing_code, packing
         )
     else:
-        low, high = code_range(scratch.codes, members.row.size)
+        low, high = code_range(gathered, row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
     draw = draw_threshold(matrix, node.key, feature, low, high)
@@ -173,6 +171,13 @@ def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
         split = scratch.split[0]
         split.draw, split.bin, split.next_bin = draw, code, following
     return True
+
+
+@plugin(types.boolean)
+def evaluate_random(problem, channels, node, row, word, is_wide, feature, rank):
+    """`evaluate_threshold`, for the fields of `Members`."""
+    members = Members(node, row, word, is_wide)
+    return evaluate_threshold(problem, channels, members, feature, rank)
 
 
 # ---- shortcuts for one channel and VARIANCE ----------------------------------------------------
