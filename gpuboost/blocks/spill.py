@@ -227,7 +227,11 @@ class SpilledCodes(CodeBlocks):
 
 
 def _whole_pages(size: int, n_samples: int) -> int:
-    """A number of rows, at most ``size``, for blocks of whole pages that two threads share."""
+    """A number of rows, at most ``size``: whole pages, in blocks of about equal size.
+
+    The number of blocks is even if rounding allows, so that two threads get as many: with 9 blocks
+    and a small one, one of them would have a fifth more work.
+    """
     page = 8 * PAGE_WORDS
     if size <= page:
         return size

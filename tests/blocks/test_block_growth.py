@@ -99,7 +99,11 @@ def test_fits_in_blocks(
     """Rows stay in blocks to the end; sums of words are full often, threads share features."""
     monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
     choose = block_sums.choose_gradient_packing
-    few = lambda *given: choose(*given)._replace(block=min(choose(*given).block, 7))  # noqa: E731
+
+    def few(*given: Any) -> Any:
+        packing = choose(*given)
+        return packing._replace(block=min(packing.block, 7))
+
     monkeypatch.setattr(block_sums, "choose_gradient_packing", few)
     for name_of_bound in ("FEW_ROWS", "MIN_SHARED", "MIN_SHARED_SUMS"):
         monkeypatch.setattr(block_sums, name_of_bound, 1)

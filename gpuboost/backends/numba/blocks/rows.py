@@ -1,4 +1,4 @@
-"""Passes over chunks of codes, compiled: all threads share the features of a chunk.
+"""Passes over chunks of codes, compiled; several threads can share the features of a chunk.
 
 There are three ways to add rows to histograms:
 
@@ -32,8 +32,8 @@ from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numpy.blocks.sums import CLOSED
 
-# Features whose words are added in one pass over the rows: with eight, the columns of a block leave
-# the L2 cache; with a number that is not constant, adding takes twice as long.
+# Columns whose words are added in one pass over the rows. With eight, they leave the L2 cache: 1.2
+# to 1.7 times as long. The number must be a constant where words are added (benchmarks/NOTES.md).
 TOGETHER = 4
 
 
@@ -43,7 +43,7 @@ class PreparedRows(NamedTuple):
     Attributes
     ----------
     place, starts : uint32 (r,), int64 (groups + 1,)
-        As in `choose_rows`.
+        As in `choose_rows`; only the first ``starts[-1]`` entries are set, also of ``word``.
     slots : int64 (groups,)
         The histogram of each group of rows.
     word : int64 (r,), or (0,) if rows are not added as words
@@ -54,8 +54,8 @@ class PreparedRows(NamedTuple):
         Number of words in each sum.
     first_sum : int
         Number of the tree's first group among those of all trees.
-    is_used : int64 (1,)
-        Set to 1 when sums are added to histograms because they are full.
+    has_sums : int64 (1,)
+        Set to 1 when sums of words are added to the thread's histograms because they are full.
     summands : int64 (r, s), or (0, 4) for several classes
         What each row adds to the sums of a bin.
     hessian, label : int64 (r,), or (0,) without several classes
@@ -71,7 +71,7 @@ class PreparedRows(NamedTuple):
     sums: np.ndarray = np.zeros(0, np.int64)
     added: np.ndarray = np.zeros((0, 0), np.int64)
     first_sum: int = 0
-    is_used: np.ndarray = np.zeros(1, np.int64)
+    has_sums: np.ndarray = np.zeros(1, np.int64)
     summands: np.ndarray = np.zeros((0, FOUR), np.int64)
     hessian: np.ndarray = np.zeros(0, np.int64)
     label: np.ndarray = np.zeros(0, np.int64)
@@ -89,7 +89,7 @@ def pack_words(weight, value, times_weight, packing, word):
 
 @entry
 def choose_rows(node, group, found, starts, place, of_row, word):
-    """Sort the rows that are in groups by these, keeping their order.
+    """Set ``place`` to the rows that are in groups, sorted by these, in their order otherwise.
 
     ``group`` (m + 1,) is the group of each node, after that of closed rows, or the number of groups
     if there is none; ``starts`` (groups + 1,) is set to the first row of each.
@@ -125,10 +125,10 @@ def _add_tile(codes, first, rows, own, at):
     """Add words of rows to the sums of `TOGETHER` columns."""
     place, word, sums = own.place, own.word, own.sums
     for i in range(np.uint64(rows[0]), np.uint64(rows[1])):
-        row, added = np.uint64(place[i]), word[i]
+        row, summand = np.uint64(place[i]), word[i]
         for f in range(TOGETHER):
             code = codes[first + np.uint64(f), row]
-            sums[at + np.uint64(f * BINS) + np.uint64(code)] += added
+            sums[at + np.uint64(f * BINS) + np.uint64(code)] += summand
 
 
 @helper
@@ -159,18 +159,19 @@ def _add_up(own, group, features, sums, shape):
 
 
 @helper
-def _add_words(codes, some, group, own, sums, shape):
+def _add_words(codes, columns, group, own, sums, shape):
     """Add the words of a group of rows to their sums, and these to the histogram if they are full.
 
-    ``some`` are at most `TOGETHER` features of the chunk.
+    ``columns`` are at most `TOGETHER` of the chunk. When a block begins, ``added`` is the same for
+    all features of a group, because a block is added to all of them; so the first stands for all.
     """
-    full, first, number = own.packing.block, some[0] + shape[0], own.first_sum + group
-    features = first, some[1] + shape[0]
-    column, at = np.uint64(some[0]), np.uint64((number * own.added.shape[1] + first) * BINS)
+    full, first, number = own.packing.block, columns[0] + shape[0], own.first_sum + group
+    features = first, columns[1] + shape[0]
+    column, at = np.uint64(columns[0]), np.uint64((number * own.added.shape[1] + first) * BINS)
     for start in range(own.starts[group], own.starts[group + 1], full):
         rows = start, min(start + full, own.starts[group + 1])
         if own.added[number, first] + rows[1] - rows[0] > full:
-            own.is_used[0] = 1
+            own.has_sums[0] = 1
             _add_up(own, group, features, sums, shape)
         for f in range(features[0], features[1]):
             own.added[number, f] += rows[1] - rows[0]

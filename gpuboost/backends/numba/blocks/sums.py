@@ -29,7 +29,7 @@ from gpuboost.backends.numpy.blocks.sums import Pending, RowGroups, signed_block
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, TreeRows, ValueTarget
 from gpuboost.engine.task import GrowTask
 
-FEW_ROWS = 150  # with fewer words that fit a sum, rows are added to the histogram one by one
+FEW_ROWS = 150  # if fewer words fit a sum, rows are added to histograms one by one
 MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share it
 MIN_SHARED_SUMS = 1 << 20  # sums of words from which threads share them
 
@@ -84,7 +84,7 @@ class CompiledBlockSums:
         self.extra_bytes = 8 * BINS * has_words
 
     def start(self, groups: RowGroups, shape: tuple[int, ...]) -> CompiledPassSums:
-        """The sums of the blocks of a thread in a pass."""
+        """The sums of some blocks in a pass."""
         return CompiledPassSums(self, groups, shape)
 
     def columns_of(
@@ -140,7 +140,7 @@ class CompiledPassSums:
         n_sums = len(groups.slots) if any(words is not None for words in sums.words) else 0
         self._words = np.zeros(n_sums * shape[0] * BINS, np.int64)
         self._added = np.zeros((n_sums, shape[0]), np.int64)
-        self._is_used = np.zeros(1, np.int64)
+        self._has_sums = np.zeros(1, np.int64)
         self._found = np.zeros((2, 0), np.uint32)
         self._trees: list[PreparedRows] = []
         self._of_words: list[Reference] = []
@@ -185,7 +185,7 @@ class CompiledPassSums:
                     sums=self._words,
                     added=self._added,
                     first_sum=own.start,
-                    is_used=self._is_used,
+                    has_sums=self._has_sums,
                 )
             self._trees.append(rows)
         self._of_words = [by_reference(rows) for rows in self._trees]
@@ -207,12 +207,12 @@ class CompiledPassSums:
         """Add the histograms to those of other blocks, if given, and return the sum."""
         if histogram is None:
             histogram = self._histogram
-        elif self._is_used[0] or None in self._sums.words:
+        elif self._has_sums[0] or None in self._sums.words:
             histogram += self._histogram
         shape, sums = self._shape_from(0), histogram.reshape(-1)
 
         def add_up(features: tuple[int, int]) -> None:
-            for words, own in zip(self._sums.words, self._of_words, strict=False):
+            for words, own in zip(self._sums.words, self._of_words, strict=True):
                 if words is not None:
                     add_up_words(own, np.array(features), sums, shape)
 

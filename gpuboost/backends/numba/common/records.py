@@ -273,7 +273,6 @@ class Plugins(NamedTuple):
     scores_of_terms: int = 0
     one_categories: int = 0
     many_categories: int = 0
-    one_random: int = 0
     many_random: int = 0
     class_moments: int = 0
     terms_of_moments: int = 0

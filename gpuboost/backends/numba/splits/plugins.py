@@ -54,9 +54,9 @@ def plugins_of(
             address = evaluate_categories.address(problem, kind, _NODE, _INT, _INT, _INT)
             needed[f"{name}_categories"] = address
     if limits.random_thresholds:
-        for kind, name in kinds:
+        for kind, _ in kinds[1:]:
             given = (problem, kind, _NODE, _ROW_NUMBERS, _PACKED_WORDS, types.boolean, _INT, _INT)
-            needed[f"{name}_random"] = evaluate_random.address(*given)
+            needed["many_random"] = evaluate_random.address(*given)
     if channels is not None and _uses_moments(limits, any_categorical, n_classes):
         scratch = problem.fields["scratch"]
         needed["class_moments"] = class_moments.address(problem, channels.kind, _ROW_NUMBERS, _INT)

@@ -49,7 +49,8 @@ def grow_batches(
 
     As many trees grow together as an eighth of the memory limit holds; each batch reads the codes
     once for each level. ``kind`` are the level operations, `BlockLevelOps` by default. With a
-    ``device``, the passes over rows and codes run on it.
+    ``device``, the passes over rows and codes run on it. Threads wait between batches, and end
+    after the last one.
 
     Yields
     ------
@@ -325,16 +326,16 @@ class BlockLevelOps(LeafRowOps):
         if candidates.n_slots < self.task.matrix.n_features:
             self._search_in_order(None, frontier, candidates, splits)  # type: ignore[arg-type]
             return
-        workers = self._passes.threads.workers
+        own = self._passes.threads.workers
         if len(candidates.nodes) * self.task.matrix.n_features < MIN_SHARED_SEARCH:
-            workers = CALLING_THREAD
-        n_parts = min(workers.n_threads, len(candidates.nodes))
+            own = CALLING_THREAD
+        n_parts = min(own.n_threads, len(candidates.nodes))
         parts = np.array_split(candidates.nodes, n_parts) if n_parts else []
 
         def search(nodes: np.ndarray) -> None:
             self._search_some(frontier, replace(candidates, nodes=nodes), splits)
 
-        workers.map(search, parts)
+        own.map(search, parts)
 
     def _search_some(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
         """Set the best splits of some candidates over all features."""

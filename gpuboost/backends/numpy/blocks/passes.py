@@ -25,17 +25,17 @@ from gpuboost.engine.growth.tree import goes_left
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget
 from gpuboost.engine.task import MISSING_LEFT, GrowTask
 
-PRIVATE_BYTES = 32 << 20  # of histograms, up to which each thread has its own, and blocks
+PRIVATE_BYTES = 32 << 20  # of histograms and leaf sums, up to which each thread has its own
 
 
 @dataclass(frozen=True)
 class PassThreads:
-    """The threads that all passes of a fit share.
+    """The threads that all passes of one `level_ops.grow_batches` share.
 
     Attributes
     ----------
     workers : Workers
-    readers : ThreadPoolExecutor or None
+    readers : ThreadPoolExecutor
         A thread for each worker, which reads codes ahead.
     """
 
@@ -211,18 +211,21 @@ class BlockPasses:
         target, (n_classes, n_planes) = self._task.target, shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
         place = node_table(frontier, leaves, np.arange(len(leaves)) * n_classes)
+        slices = list(row_slices(node if len(leaves) else node[:0]))
+        workers = self.threads.workers
+        workers = workers if sums.nbytes * workers.n_threads <= PRIVATE_BYTES else CALLING_THREAD
 
-        def sum_up(given: tuple[int, slice]) -> np.ndarray:
-            (t, part), own = given, np.zeros_like(sums)
-            rows, none = self._tree_rows[t], np.zeros(0, np.int32)
-            wide: Any = target.wide if rows.wide is None else rows.wide
-            weight = rows.weight[part] if rows.draws else none
-            classes = target.classes[part] if isinstance(target, ClassTarget) else none
-            self._sums.add_leaves(node[t, part], place, classes, weight, wide[part], own)
+        def sum_up(first: int) -> np.ndarray:
+            own, none = np.zeros_like(sums) if first else sums, np.zeros(0, np.int32)
+            for t, part in slices[first :: workers.n_threads]:
+                rows = self._tree_rows[t]
+                wide: Any = target.wide if rows.wide is None else rows.wide
+                weight = rows.weight[part] if rows.draws else none
+                classes = target.classes[part] if isinstance(target, ClassTarget) else none
+                self._sums.add_leaves(node[t, part], place, classes, weight, wide[part], own)
             return own
 
-        slices = row_slices(node if len(leaves) else node[:0])
-        for own in self.threads.workers.map(sum_up, slices):
+        for own in workers.map(sum_up, range(workers.n_threads))[1:]:
             sums += own
         return sums.reshape(len(leaves), n_classes * n_planes)
 

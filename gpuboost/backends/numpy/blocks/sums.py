@@ -66,7 +66,7 @@ class RowGroups:
 
 
 class PassSums(Protocol):
-    """The histograms of some blocks in a pass, to which one thread adds them."""
+    """The histograms of some blocks in a pass."""
 
     def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
         """Choose the rows of a block that `add` adds to histograms; return whether there are any.
@@ -235,4 +235,7 @@ class NumpyPassSums:
 
     def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
         """Add the histograms to those of other blocks, if given, and return the sum."""
-        return self._histogram if histogram is None else np.add(histogram, self._histogram)
+        if histogram is None:
+            return self._histogram
+        histogram += self._histogram
+        return histogram
