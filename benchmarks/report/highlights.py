@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from benchmarks.peers.peers import OURS
 from benchmarks.report.markdown import Content, caption, markdown, threads_of
@@ -56,8 +56,21 @@ def highlights_table(contents: Mapping[str, Content] | None = None) -> str:
         "before the fit. The ratio is the peer's figure divided by gpuboost's: above 1, gpuboost "
         "takes less. The strongest peer is the one with the smallest figure."
     )
-    captions = list(dict.fromkeys(caption(content) for content in known.values()))
-    return "\n\n".join([markdown(header, rows), note, *captions])
+    return "\n\n".join([markdown(header, rows), note, *_captions(list(known.values()))])
+
+
+def _captions(contents: Sequence[Content]) -> list[str]:
+    """One caption if all files have the same machine and no library has two versions."""
+    machine, versions = dict(contents[0]["machine"]), dict[str, str]()
+    for content in contents:
+        versions |= content["machine"]["versions"]
+    machine["versions"] = versions
+    for content in contents:
+        own = content["machine"]
+        if own | {"versions": versions | own["versions"]} != machine:
+            return list(dict.fromkeys(map(caption, contents)))
+    records = [record for content in contents for record in content["records"]]
+    return [caption({**contents[0], "machine": machine, "records": records})]
 
 
 def highlight(content: Content, case: str) -> list[str]:

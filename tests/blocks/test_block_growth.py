@@ -124,6 +124,21 @@ def test_fits_in_blocks(
     assert bool(taken["_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
 
 
+@pytest.mark.parametrize("name", ["forest", "boosting of classes", "forest of classes"])
+def test_some_trees_of_a_batch_have_no_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second tree is added as summands or classes, to the same histograms."""
+    monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
+    words_of, given = block_sums._words_of, list[bool]()
+
+    def some_words(*arguments: Any) -> Any:
+        given.append(len(given) % 2 == 0)
+        return words_of(*arguments) if given[-1] else None
+
+    monkeypatch.setattr(block_sums, "_words_of", some_words)
+    assert_same_fit(name, 100, "numba", monkeypatch, 10**8)
+    assert len(given) > 2
+
+
 @pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])
 def test_gathered_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of open nodes are gathered as soon as half of them are open."""

@@ -61,6 +61,18 @@ def test_codes_are_read_as_written(memory_limit: int) -> None:
     assert np.array_equal(read(stored), np.where(codes == 7, 9, codes))
 
 
+def test_blocks_of_whole_pages() -> None:
+    """Blocks have whole pages, at most the rows that were given, and few more than are needed."""
+    page = 8 * spill.PAGE_WORDS
+    rng = np.random.default_rng(0)
+    for size, n in [(page + 1, 1), (page, 10), *rng.integers(1, 50 * page, (200, 2)).tolist()]:
+        found = spill._whole_pages(size, n)
+        assert 1 <= found <= size
+        assert found == size if size <= page else found % page == 0
+        if size > page:  # one block more than are needed can make their number even
+            assert -(-n // found) <= -(-n // (size - size % page)) + 1
+
+
 def test_a_damaged_file_is_an_error() -> None:
     stored = spilled(make_codes())
     assert stored._file is not None

@@ -25,7 +25,7 @@ from gpuboost.backends.numba.level_wise.channels import cell_size
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.backends.numpy.blocks.sums import Pending, RowGroups, signed_block
+from gpuboost.backends.numpy.blocks.sums import LeafTerms, Pending, RowGroups, signed_block
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, TreeRows, ValueTarget
 from gpuboost.engine.task import GrowTask
 
@@ -111,17 +111,11 @@ class CompiledBlockSums:
         send_rows(codes, pending.feature, pending.step, node, count)
 
     def add_leaves(
-        self,
-        node: np.ndarray,
-        place: np.ndarray,
-        classes: np.ndarray,
-        weight: np.ndarray,
-        wide: np.ndarray,
-        sums: np.ndarray,
+        self, node: np.ndarray, place: np.ndarray, terms: LeafTerms, sums: np.ndarray
     ) -> None:
         """Add the rows of leaves to their sums."""
-        classes, weight = (contiguous(own, np.int32) for own in (classes, weight))
-        add_leaf_rows(node, place, classes, weight, contiguous(wide, np.int64), sums)
+        classes, weight = (contiguous(own, np.int32) for own in (terms.classes, terms.weight))
+        add_leaf_rows(node, place, classes, weight, contiguous(terms.wide, np.int64), sums)
 
     def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
         """Set the leaves of rows that are in one."""

@@ -14,6 +14,7 @@ from gpuboost.backends.numpy.blocks.rows import row_slices
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
     BlockSums,
+    LeafTerms,
     PassSums,
     Pending,
     RowGroups,
@@ -107,7 +108,7 @@ class BlockPasses:
             groups = RowGroups.of(slot, frontier.tree, len(node))
             n_bytes = self.bytes_of(n_slots, len(groups.slots)) * self._task.n_threads
         n_parts, (outer, inner) = 1, (CALLING_THREAD, self.threads.workers)
-        if n_bytes <= min(PRIVATE_BYTES, self._task.memory_budget):
+        if n_blocks > 1 and n_bytes <= min(PRIVATE_BYTES, self._task.memory_budget):
             n_parts, (outer, inner) = min(self._task.n_threads, n_blocks), (inner, outer)
 
         def run_some(blocks: Sequence[int]) -> tuple[PassSums | None, np.ndarray]:
@@ -222,7 +223,8 @@ class BlockPasses:
                 wide: Any = target.wide if rows.wide is None else rows.wide
                 weight = rows.weight[part] if rows.draws else none
                 classes = target.classes[part] if isinstance(target, ClassTarget) else none
-                self._sums.add_leaves(node[t, part], place, classes, weight, wide[part], own)
+                terms = LeafTerms(classes, weight, wide[part])
+                self._sums.add_leaves(node[t, part], place, terms, own)
             return own
 
         for own in workers.map(sum_up, range(workers.n_threads))[1:]:

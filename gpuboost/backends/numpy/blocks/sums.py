@@ -65,6 +65,24 @@ class RowGroups:
         return cls(n_groups, group, first, slot[nodes])
 
 
+@dataclass(frozen=True)
+class LeafTerms:
+    """What rows add to the sums of their leaves.
+
+    Attributes
+    ----------
+    classes : int32 (r,) or (0,)
+        With several classes, the class of each row, whose sums follow those of the class before.
+    weight : int32 (r,) or (0,)
+        Factor of ``wide``.
+    wide : int64 (r, P)
+    """
+
+    classes: np.ndarray
+    weight: np.ndarray
+    wide: np.ndarray
+
+
 class PassSums(Protocol):
     """The histograms of some blocks in a pass."""
 
@@ -113,13 +131,7 @@ class BlockSums(Protocol):
         """
 
     def add_leaves(
-        self,
-        node: np.ndarray,
-        place: np.ndarray,
-        classes: np.ndarray,
-        weight: np.ndarray,
-        wide: np.ndarray,
-        sums: np.ndarray,
+        self, node: np.ndarray, place: np.ndarray, terms: LeafTerms, sums: np.ndarray
     ) -> None:
         """Add the rows of leaves to their sums.
 
@@ -129,12 +141,8 @@ class BlockSums(Protocol):
             Nodes of rows.
         place : int64 (m + 1,)
             Row of ``sums`` of closed rows and of each node, negative for none.
-        classes : int32 (r,) or (0,)
-            Added to ``place``.
-        weight : int32 (r,) or (0,)
-            Factor of ``wide``.
-        wide : int64 (r, P)
-            What is added.
+        terms : LeafTerms
+            Those of the rows.
         sums : int64 (s, P)
         """
 
@@ -177,21 +185,15 @@ class NumpyBlockSums:
         count += np.bincount(moved[place >= 0], minlength=len(count))
 
     def add_leaves(
-        self,
-        node: np.ndarray,
-        place: np.ndarray,
-        classes: np.ndarray,
-        weight: np.ndarray,
-        wide: np.ndarray,
-        sums: np.ndarray,
+        self, node: np.ndarray, place: np.ndarray, terms: LeafTerms, sums: np.ndarray
     ) -> None:
         """Add the rows of leaves to their sums."""
         leaf = place[1 + node]
         at = np.flatnonzero(leaf >= 0)
-        leaf, own = leaf[at], wide[at]
-        if len(classes):
-            leaf = leaf + classes[at]
-        np.add.at(sums, leaf, own * weight[at, None] if len(weight) else own)
+        leaf, own = leaf[at], terms.wide[at]
+        if len(terms.classes):
+            leaf = leaf + terms.classes[at]
+        np.add.at(sums, leaf, own * terms.weight[at, None] if len(terms.weight) else own)
 
     def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
         """Set the leaves of rows that are in one."""
