@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.ensembles.compact import compacted, expanded, offsets
+from gpuboost.engine.ensembles.joining import JoinedColumn, joined
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
-from gpuboost.engine.sparse_rows import SparseRows, dense
+from gpuboost.engine.sparse_rows import dense
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,19 +49,30 @@ class Ensemble(NodeArrays):
     def of(cls, trees: Iterable[Tree]) -> Ensemble:
         """Concatenate finished trees, column by column, in the types of `TREE_TYPES`.
 
-        The trees of a generator are consumed one by one, and their arrays are released as they are
-        joined, so that memory never holds all trees twice. If a column's arrays are slices that
-        together cover one array of the right type, this array is used without a copy.
+        If a column's arrays are slices that together cover one array of the right type, this array
+        is used without a copy.
         """
-        pieces: dict[str, list[np.ndarray]] = {f.name: [] for f in fields(Tree)}
+        trees = tuple(trees)
+        columns = {n: joined([getattr(t, n) for t in trees], k) for n, k in TREE_TYPES.items()}
+        n_nodes, n_masks = [t.node_count for t in trees], [len(t.masks) for t in trees]
+        return cls(offset=offsets(n_nodes), mask_offset=offsets(n_masks), **columns)
+
+    @classmethod
+    def of_stream(cls, trees: Iterable[Tree], n_trees: int) -> Ensemble:
+        """Concatenate trees as they are finished; memory never holds more than a few of them twice.
+
+        There may be fewer than ``n_trees``.
+        """
+        columns = {name: JoinedColumn(kind, n_trees) for name, kind in TREE_TYPES.items()}
+        n_nodes, n_masks = [], []
         for tree in trees:
-            for name, parts in pieces.items():
-                parts.append(getattr(tree, name))
-            del tree
-        offset = offsets([len(part) for part in pieces["feature"]])
-        starts = {"offset": offset, "mask_offset": offsets([len(p) for p in pieces["masks"]])}
-        columns = {name: _joined(pieces.pop(name), kind) for name, kind in TREE_TYPES.items()}
-        return cls(**starts, **columns)
+            n_nodes.append(tree.node_count)
+            n_masks.append(len(tree.masks))
+            for name, column in columns.items():
+                column.append(getattr(tree, name))
+            del tree  # while the next one is awaited
+        whole = {name: column.finish() for name, column in columns.items()}
+        return cls(offset=offsets(n_nodes), mask_offset=offsets(n_masks), **whole)
 
     @classmethod
     def of_one(cls, tree: Tree) -> Ensemble:
@@ -134,42 +145,6 @@ class Ensemble(NodeArrays):
             sha.update(column.reshape(-1).data)
         mapper.update_hash(sha)
         return sha.hexdigest()
-
-
-def _joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """The concatenated parts; if they are slices that cover one array of this type, the array."""
-    if any(isinstance(part, SparseRows) for part in parts):
-        return _joined_sparse(parts, kind)
-    whole = parts[0].base
-    if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
-        return whole
-    return np.concatenate(parts, dtype=kind)
-
-
-def _joined_sparse(parts: list[Any], kind: type) -> np.ndarray:
-    """The concatenated parts, some of which are `SparseRows`, as one array."""
-    n_rows, at = sum(part.shape[0] for part in parts), 0
-    whole = np.zeros((n_rows, parts[0].shape[1]), kind)
-    for part in parts:
-        own = whole[at : at + part.shape[0]]
-        if isinstance(part, SparseRows):
-            part.write_to(own)
-        else:
-            own[:] = part
-        at += part.shape[0]
-    return whole
-
-
-def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
-    """Whether the parts are views that cover an array completely and in order."""
-    if whole.shape[1:] != parts[0].shape[1:] or len(whole) != sum(map(len, parts)):
-        return False
-    at = whole.ctypes.data
-    for part in parts:
-        if len(part) and (part.base is not whole or part.ctypes.data != at):
-            return False
-        at += part.nbytes
-    return whole.flags.c_contiguous and all(part.flags.c_contiguous for part in parts)
 
 
 def impurity_decrease_per_feature(tree: Tree, n_features: int) -> np.ndarray:

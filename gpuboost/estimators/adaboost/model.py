@@ -49,7 +49,7 @@ class AdaBoostTrees(FittedTrees):
         sampler = prepared.plan.batch.sampler
         n = sampler.n_samples
         batch = TreeBatch(range(len(rounds)), RowSampler(ALL_ROWS, n, n, sampler.seed), None)
-        ensemble = Ensemble.of(each.read_tree() for each in rounds)
+        ensemble = Ensemble.of_stream((each.read_tree() for each in rounds), len(rounds))
         facts = np.array([(each.vote, each.error, each.bound) for each in rounds])
         mapper, schema = prepared.matrix.mapper, prepared.schema
         return cls(ensemble, mapper, schema, (batch,), *np.ascontiguousarray(facts.T))

@@ -130,7 +130,7 @@ def _model_of(
 ) -> FittedTrees:
     """The model of the trees of an earlier model, if there is one, and further trees."""
     old = before.ensemble.trees if before else ()
-    ensemble = Ensemble.of(chain(old, trees))
+    ensemble = Ensemble.of_stream(chain(old, trees), len(old) + len(batch.trees))
     numbers = range(len(old), ensemble.n_trees)
     batch = replace(batch, trees=numbers, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)

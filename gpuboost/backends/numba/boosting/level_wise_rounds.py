@@ -20,6 +20,7 @@ from gpuboost.backends.numba.common.arguments import (
     make_scratch,
     matrix_of,
     min_category,
+    with_codes,
 )
 from gpuboost.backends.numba.common.constraints import constraints_of
 from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
@@ -178,7 +179,7 @@ class LevelRounds:
         scratch = [make_scratch(0, shape.n_features, shape.n_channels) for _ in threads]
         self._scratch = [by_reference(each) for each in scratch]
         self._given, codes = by_reference(self._matrix), self._grower.local_codes
-        self._local = [by_reference(self._matrix._replace(codes=own)) for own in codes]
+        self._local = [by_reference(with_codes(self._matrix, own)) for own in codes]
         self._constraints = by_reference(constraints_of(task.options, shape.n_features))
         self._plugins = NO_PLUGINS
         # What was computed from the last gradients, for coming trees, and from the last limits.

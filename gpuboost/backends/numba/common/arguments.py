@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numba.common.records import SLOTS, SPLIT, Limits, Matrix, Rows, Scratch
+from gpuboost.backends.numba.common.records import (
+    LANES,
+    SLOTS,
+    SPLIT,
+    Limits,
+    Matrix,
+    Rows,
+    Scratch,
+)
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.code_blocks import CodeBlocks
@@ -27,10 +35,12 @@ _NO_ENTRIES: dict[str, np.ndarray] = {
 }
 
 
-def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = False) -> Matrix:
+def matrix_of(
+    binned: BinnedMatrix, as_stored: bool = False, entries_by_row: bool = False
+) -> Matrix:
     """The `Matrix` of a binned matrix; it can be sparse only if ``as_stored``.
 
-    ``by_row`` is whether the entries of a sparse matrix are needed row by row, too.
+    ``entries_by_row`` is whether the entries of a sparse matrix are needed row by row, too.
     """
     mapper, stored = binned.mapper, binned.stored
     if isinstance(stored, CodeBlocks) or (
@@ -39,10 +49,14 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
         stored = binned.codes
     entries = _NO_ENTRIES
     if isinstance(stored, SparseCodes):
-        entries = _entries_of(stored, by_row)
+        entries = _entries_of(stored, entries_by_row)
         stored = np.zeros((0, stored.n_samples), np.uint8)
+    codes = contiguous(stored, np.uint8)
     return Matrix(
-        codes=contiguous(stored, np.uint8),
+        codes=codes,
+        by_column=codes.reshape(-1),
+        by_row=np.zeros(0, np.uint8),
+        row_width=0,
         **entries,
         n_bins=contiguous(mapper.n_bins, np.int64),
         first_bin=mapper.first,
@@ -52,6 +66,11 @@ def matrix_of(binned: BinnedMatrix, as_stored: bool = False, by_row: bool = Fals
         missing_code=int(mapper.missing_code),
         any_categorical=bool(mapper.is_categorical.any()),
     )
+
+
+def with_codes(matrix: Matrix, codes: np.ndarray) -> Matrix:
+    """The matrix with other dense codes."""
+    return matrix._replace(codes=codes, by_column=codes.reshape(-1))
 
 
 def _entries_of(codes: SparseCodes, by_row: bool) -> dict[str, np.ndarray]:
@@ -173,7 +192,8 @@ def make_scratch(
         codes=np.zeros(n_samples, np.uint8),
         **_sparse_buffers(n_samples if is_sparse else 0, n_features, n_entries),
         ranks=np.zeros(n_features, np.int64),
-        waiting=np.zeros(n_features, np.int64),
+        collected=np.zeros(n_features + LANES, np.int64),
+        sorted_ranks=np.zeros(n_features + LANES, np.int64),
         chosen=np.zeros(n_features, np.int32),
         features=np.arange(n_features, dtype=np.int32),
         of_tree=np.array([n_features, 0]),
@@ -187,7 +207,7 @@ def make_scratch(
 def _sparse_buffers(n_samples: int, n_features: int, n_entries: int) -> dict[str, np.ndarray]:
     """The fields of `Scratch` for sparse matrices; ``n_samples`` is 0 for a dense one."""
     return {
-        "column": np.zeros((1, n_samples), np.uint8),
+        "column": np.zeros(n_samples, np.uint8),
         "position": np.zeros(n_samples, np.uint32),
         "node_word": np.zeros(1, np.int64),
         "entry_starts": np.zeros(n_features + 2 if n_entries else 0, np.int64),

@@ -13,11 +13,13 @@ from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, helper, inlined
 from gpuboost.engine.task import LEAF, GrownTree
 
-# A node of a `GrownTree`: its columns from ``feature`` to ``hessian``, without the masks.
+# A node of a `GrownTree`: its columns from ``feature`` to ``hessian``, without the masks, and the
+# position of its first row (see `records.NODE`).
 GROWN_NODE = np.dtype(
     [
         ("draw", np.float64),
         ("gain", np.float64),
+        ("start", np.int64),
         ("count", np.int64),
         ("hessian", np.int64),
         ("feature", np.int32),
@@ -64,36 +66,41 @@ def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumn
 
 def grown_tree(tree: TreeColumns, n_masks: int) -> GrownTree:
     """The tree in filled buffers, whose first ``n_masks`` masks are used."""
-    own = {name: tree.nodes[name].copy() for name in GROWN_NODE.names or ()}
-    return GrownTree(**own, masks=tree.masks[:n_masks].copy(), sums=tree.sums)
+    columns = {name: tree.nodes[name].copy() for name in GROWN_NODE.names or () if name != "start"}
+    return GrownTree(**columns, masks=tree.masks[:n_masks].copy(), sums=tree.sums)
+
+
+@inlined
+def _add_children(node, order, reached):
+    """Append the children of a node, if it has any, to the ``reached`` nodes of ``order``."""
+    if node.left == 0:
+        return reached
+    order[reached], order[reached + 1] = node.left, node.left + 1
+    return reached + 2
 
 
 @inlined
 def breadth_first(nodes, n_nodes, order):
     """Fill ``order`` with the nodes level by level, each level in the order of the parents."""
-    order[0] = 0
-    reached = 1
+    order[0], reached = 0, np.int64(1)
     for i in range(n_nodes):
-        left = nodes[order[i]].left
-        if left > 0:
-            order[reached], order[reached + 1] = left, left + 1
-            reached += 2
+        reached = _add_children(nodes[order[i]], order, reached)
 
 
 @helper
 def number_nodes(nodes, masks, tree):
     """Fill ``order``, ``nodes`` and ``masks`` of `TreeColumns`; return the number of masks."""
-    order, n_masks, child = tree.order, 0, 1
-    breadth_first(nodes, order.size, order)
+    order, n_masks, reached = tree.order, 0, np.int64(1)
+    order[0] = 0
     for i in range(order.size):
         node, own = nodes[order[i]], tree.nodes[i]
-        own.count, own.hessian, own.feature, own.left = node.count, node.hessian, LEAF, 0
+        own.start, own.count, own.hessian = node.start, node.count, node.hessian
+        own.feature, own.left, own.missing, own.category = LEAF, 0, 0, -1
         own.bin, own.next_bin, own.draw, own.gain = 0, 0, NAN, 0.0
-        own.missing, own.category = 0, -1
         if node.left == 0:
             continue
-        own.feature, own.left = node.feature, child
-        child += 2
+        own.feature, own.left = node.feature, reached
+        reached = _add_children(node, order, reached)
         own.bin, own.next_bin, own.draw = node.bin, node.next_bin, node.draw
         own.missing, own.gain = node.missing, node.gain
         if node.category >= 0:
@@ -105,13 +112,11 @@ def number_nodes(nodes, masks, tree):
 
 
 @helper
-def leaf_sums(nodes, tree, targets, rows, packing, one_channel):
+def leaf_sums(tree, targets, rows, packing, one_channel):
     """Fill `TreeColumns.sums`: leaves are summed over their rows, parents over children."""
-    sums = tree.sums
-    for i in range(tree.order.size):
-        node = nodes[tree.order[i]]
-        if node.left == 0:
-            _add_rows(sums, i, node, targets, rows, packing, one_channel)
+    for i in range(tree.nodes.size):
+        if tree.nodes[i].left == 0:
+            _add_rows(tree.sums, i, tree.nodes[i], targets, rows, packing, one_channel)
     add_up(tree)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuboost.backends.numba.common.sparse_columns import codes_of
+from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.engine.task import MISSING_LEFT
 
@@ -40,14 +40,15 @@ def partition(codes, split, mask, rows, start, stop):
         before   r0 r1 r2 r3 r4 r5        after   r0 r3 r4 | r1 r2 r5
                  L  R  R  L  L  R
 
-    ``split`` is the result of `split_of`. The loop has no branch: every row is written to both
-    sides, and only one counter advances. Returns the number of rows on the left.
+    ``codes`` are those of the split's feature (`codes_of`), and ``split`` is the last one on the
+    left and the missing code if it goes left (else -1). The loop has no branch: every row is
+    written to both sides, and only one counter advances. Returns the number of rows on the left.
     """
     row, word, spare_row, spare_word = rows.row, rows.word, rows.spare_row, rows.spare_word
-    left, right, (feature, last_left, also_left) = np.uint64(start), np.uint64(0), split
+    left, right, (last_left, also_left) = np.uint64(start), np.uint64(0), split
     for i in range(np.uint64(start), np.uint64(stop)):
         r, w = row[i], word[i]
-        is_left = np.uint64(goes_left(codes[feature, r], last_left, mask, also_left))
+        is_left = np.uint64(goes_left(code_at(codes, r), last_left, mask, also_left))
         row[left], word[left] = r, w
         spare_row[right], spare_word[right] = r, w
         left += is_left
@@ -75,8 +76,7 @@ def split_rows(problem, rows, node, masks, base):
     """
     start, stop = node.start - base, node.start - base + node.count
     feature, last_left, also_left = split_of(node, problem.matrix.missing_code)
-    codes, at = codes_of(problem, rows.row[start:stop], feature)
-    split = at, last_left, also_left
+    codes, split = codes_of(problem, rows.row[start:stop], feature), (last_left, also_left)
     if node.category >= 0:
         return partition(codes, split, masks[node.category], rows, start, stop)
     return partition(codes, split, None, rows, start, stop)

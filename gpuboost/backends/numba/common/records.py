@@ -13,6 +13,7 @@ import numpy as np
 from gpuboost.backends.numba.common.constraints import BOUNDS
 from gpuboost.backends.numba.references import Reference
 
+LINE = 64  # bytes of a cache line
 LANES = 8  # number of bins of a block; their scores are computed together
 SLOTS = 256 + LANES  # number of slots: one for each bin, and a spare block
 HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row GRADIENT + p
@@ -65,6 +66,10 @@ class Matrix(NamedTuple):
     ----------
     codes : uint8 (F, n)
         Bin of each value, feature by feature; (0, n) if the matrix is sparse.
+    by_column, by_row : uint8 (F * n,), uint8 (n * row_width,) or (0,)
+        The memory of ``codes``, and a row-major copy if small nodes read it (`feature_codes`).
+    row_width : int
+        Codes of a row in ``by_row``, or 0.
     first_entry, entry_row, entry_code, zero_code : int64, uint32, uint8 and uint8 arrays
         The fields ``start``, ``row``, ``code`` and ``zero_code`` of `SparseCodes`; empty if the
         matrix is dense.
@@ -86,6 +91,9 @@ class Matrix(NamedTuple):
     """
 
     codes: np.ndarray
+    by_column: np.ndarray
+    by_row: np.ndarray
+    row_width: int
     first_entry: np.ndarray
     entry_row: np.ndarray
     entry_code: np.ndarray
@@ -196,7 +204,7 @@ class Scratch(NamedTuple):
         Codes of the rare categories, which go where missing values go.
     codes : uint8 (n,), or (0,) in level-wise growth
         Codes of a node's rows for one feature, used for random thresholds.
-    column : uint8 (1, n), or (1, 0) if the matrix is dense
+    column : uint8 (n,), or (0,) if the matrix is dense
         Codes of one feature, by row.
     position : uint32 (n,), or (0,) if the matrix is dense
         See `sparse_columns.position_of`.
@@ -207,8 +215,10 @@ class Scratch(NamedTuple):
     candidates : int64 (SLOTS, 3)
         Feature, last bin on the left and first bin on the right of candidates that are scored
         together.
-    ranks, waiting : int64 (F,)
-        Ranks of the candidate features, and the heap of those that are considered next.
+    ranks : int64 (F,)
+        Ranks of the candidate features.
+    collected, sorted_ranks : int64 (F + LANES,)
+        The ranks of the features that are considered next, unsorted and in ascending order.
     chosen : int32 (F,)
         1 for features that the node may split on, else 0; used only if `has_excluded_features`.
     features : int32 (F,)
@@ -249,7 +259,8 @@ class Scratch(NamedTuple):
     entry_words: np.ndarray
     candidates: np.ndarray
     ranks: np.ndarray
-    waiting: np.ndarray
+    collected: np.ndarray
+    sorted_ranks: np.ndarray
     chosen: np.ndarray
     features: np.ndarray
     of_tree: np.ndarray

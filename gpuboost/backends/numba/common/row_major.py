@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
+from gpuboost.backends.numba.common.records import LINE, Matrix
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.threads.barrier import next_task
@@ -18,7 +19,6 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 
-LINE = 64  # bytes of a cache line
 ROW_MAJOR_CHUNK = 1 << 14  # rows of one task
 ROW_MAJOR_BLOCK = 1 << 10  # rows that are transposed, or traverse a tree, together
 
@@ -63,6 +63,16 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     codes = contiguous(codes, np.uint8)
     pool.share(lambda _, barrier: transpose_codes(codes, by_row, barrier), n > ROW_MAJOR_CHUNK)
     return by_row
+
+
+def with_row_major(matrix: Matrix, n_threads: int) -> Matrix:
+    """The matrix with `Matrix.by_row`, if a row has codes and all of them fit a cache line."""
+    if not 0 < len(matrix.codes) <= LINE:
+        return matrix
+    pool = ThreadPool(n_threads)
+    by_row = row_major(matrix.codes, pool)
+    pool.dismiss()
+    return matrix._replace(by_row=by_row.reshape(-1), row_width=by_row.shape[1])
 
 
 @inlined

@@ -1,7 +1,7 @@
 """Columns of sparse codes (`engine.bins.SparseCodes`), read for the rows of one node.
 
 A column is read from its entries, or by searching it for each row of the node, whichever takes
-fewer steps. Dense matrices have no entries; their codes are read where they are.
+fewer steps. Dense matrices have no entries.
 """
 
 # mypy: check-untyped-defs=False
@@ -32,15 +32,15 @@ def reads_entries(matrix, n_rows, feature):
 
 
 @helper
-def _fill_column(matrix, column, rows, feature):
-    """Write the codes of a feature in some rows to ``column`` (1, n), and maybe in others."""
+def fill_column(matrix, column, rows, feature):
+    """Write the codes of a feature in some rows to ``column`` (n,), and maybe in others."""
     entry_row, first = matrix.entry_row, matrix.first_entry[feature]
     last, zero_code = matrix.first_entry[feature + 1], matrix.zero_code[feature]
     if reads_entries(matrix, rows.size, feature):
         for i in range(rows.size):
-            column[0, rows[i]] = zero_code
+            column[rows[i]] = zero_code
         for entry in range(first, last):
-            column[0, entry_row[entry]] = matrix.entry_code[entry]
+            column[entry_row[entry]] = matrix.entry_code[entry]
         return
     for i in range(rows.size):
         low, high = first, last
@@ -48,16 +48,7 @@ def _fill_column(matrix, column, rows, feature):
             middle = (low + high) >> 1
             low, high = (middle + 1, high) if entry_row[middle] < rows[i] else (low, middle)
         is_stored = low < last and entry_row[low] == rows[i]
-        column[0, rows[i]] = matrix.entry_code[low] if is_stored else zero_code
-
-
-@inlined
-def codes_of(problem, rows, feature):
-    """An array, and the index in it of the codes of a feature for (at least) the given rows."""
-    if is_sparse(problem.matrix):
-        _fill_column(problem.matrix, problem.scratch.column, rows, feature)
-        return problem.scratch.column, np.int64(0)
-    return problem.matrix.codes, np.int64(feature)
+        column[rows[i]] = matrix.entry_code[low] if is_stored else zero_code
 
 
 @helper

@@ -25,6 +25,7 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_packing,
 )
 from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
+from gpuboost.backends.numba.common.row_major import with_row_major
 from gpuboost.backends.numba.depth_first.class_sums import class_entries, sparse_sums, sum_classes
 from gpuboost.backends.numba.depth_first.grow import (
     CREATED,
@@ -179,7 +180,8 @@ class DepthFirstGrower:
         if earlier is None:
             n_features = task.matrix.n_features
             by_row = searches_entries(task.options, n_features, task.target.n_channels)
-            matrix = matrix_of(task.matrix, as_stored=True, by_row=by_row)
+            matrix = matrix_of(task.matrix, as_stored=True, entries_by_row=by_row)
+            matrix = with_row_major(matrix, task.n_threads)
             n_entries = len(matrix.codes_by_row)
             self._sizes = Sizes(
                 n_samples=task.matrix.n_samples,

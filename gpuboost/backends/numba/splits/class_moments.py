@@ -22,8 +22,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.common.records import GRADIENT, HESSIAN
-from gpuboost.backends.numba.common.sparse_columns import codes_of
 from gpuboost.backends.numba.compiler import inlined, plugin
 from gpuboost.backends.numba.splits.channels import CLASS_SHIFT, WEIGHT_MASK
 from gpuboost.backends.numba.splits.histograms import list_occupied, mark
@@ -43,9 +43,9 @@ def class_moments(problem, channels, rows, feature):
     """
     matrix, scratch = problem.matrix, problem.scratch
     first, sums, missing = scratch.totals, scratch.sums, scratch.missing
-    codes, at = codes_of(problem, rows, feature)
+    codes = codes_of(problem, rows, feature)
     for i in range(rows.size):
-        code = codes[at, rows[i]]
+        code = code_at(codes, rows[i])
         channels.following[i], first[code] = first[code], i + 1
         mark(scratch.occupied, code)
     m = list_occupied(scratch)

@@ -17,14 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
-from gpuboost.backends.numba.common.sparse_columns import (
-    codes_of,
-    is_sparse,
-    position_of,
-    reads_entries,
-)
+from gpuboost.backends.numba.common.sparse_columns import is_sparse, position_of, reads_entries
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
 from gpuboost.backends.numba.splits.channels import FIELDS, MOMENTS, add_row, field_of
 
@@ -112,9 +108,9 @@ def word_prefix(problem, rows, words, feature):
         if from_entries:
             _add_entries(problem, rows, words, feature)
         else:
-            codes, at = codes_of(problem, rows, feature)
+            codes = codes_of(problem, rows, feature)
             for i in range(rows.size):
-                code = codes[at, rows[i]]
+                code = code_at(codes, rows[i])
                 totals[code] += words[i]
                 mark(scratch.occupied, code)
         m = list_occupied(scratch)
@@ -124,9 +120,9 @@ def word_prefix(problem, rows, words, feature):
             totals[code] = 0
             scratch.prefix[j] = running
         return m
-    codes, at = codes_of(problem, rows, feature)
+    codes = codes_of(problem, rows, feature)
     for i in range(rows.size):
-        totals[codes[at, rows[i]]] += words[i]
+        totals[code_at(codes, rows[i])] += words[i]
     m = _list_all(problem, feature)
     for code in range(m):
         running += totals[code]
@@ -177,8 +173,8 @@ def add_word(problem, to, at, word):
 
 
 @inlined
-def _wide_totals(problem, members, codes, at):
-    """Fill `Scratch.wide` for one channel from ``codes[at]``, the codes of a feature.
+def _wide_totals(problem, members, codes):
+    """Fill `Scratch.wide` for one channel from the codes of a feature.
 
     Packed partial sums of `Packing.block` rows are used unless blocks are short.
     """
@@ -186,11 +182,11 @@ def _wide_totals(problem, members, codes, at):
     totals, block = scratch.totals, problem.packing.block
     if block < SHORT_BLOCK:
         for i in range(rows.size):
-            add_word(problem, scratch.wide, codes[at, rows[i]], words[i])
+            add_word(problem, scratch.wide, code_at(codes, rows[i]), words[i])
         return
     for start in range(0, rows.size, block):
         for i in range(start, min(start + block, rows.size)):
-            totals[codes[at, rows[i]]] += words[i]
+            totals[code_at(codes, rows[i])] += words[i]
         for code in range(256):
             add_word(problem, scratch.wide, code, totals[code])
             totals[code] = 0
@@ -200,15 +196,15 @@ def _wide_totals(problem, members, codes, at):
 def wide_prefix(problem, channels, members, feature):
     """Fill `Scratch.sums` for a node whose sums do not fit a word; return the number of bins."""
     scratch, rows = problem.scratch, members.row
-    (codes, at), wide, sums = codes_of(problem, rows, feature), scratch.wide, scratch.sums
+    codes, wide, sums = codes_of(problem, rows, feature), scratch.wide, scratch.sums
     if channels is None:
-        _wide_totals(problem, members, codes, at)
+        _wide_totals(problem, members, codes)
     else:
         for i in range(rows.size):
-            add_row(problem, channels, rows[i], i, wide, codes[at, rows[i]])
+            add_row(problem, channels, rows[i], i, wide, code_at(codes, rows[i]))
     if rows.size <= SMALL_NODE:
         for i in range(rows.size):
-            mark(scratch.occupied, codes[at, rows[i]])
+            mark(scratch.occupied, code_at(codes, rows[i]))
         m = list_occupied(scratch)
     else:
         m = _list_all(problem, feature)

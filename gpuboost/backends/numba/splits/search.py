@@ -26,7 +26,11 @@ from gpuboost.backends.numba.compiler import (
     plugin,
 )
 from gpuboost.backends.numba.splits.channels import MOMENTS, PAIR, is_pure_node, prepare_words
-from gpuboost.backends.numba.splits.feature_order import collect_ranks, last_rank_of, pop_rank
+from gpuboost.backends.numba.splits.feature_order import (
+    collect_ranks,
+    last_rank_of,
+    share_collected,
+)
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
     prefix_sums,
@@ -37,7 +41,6 @@ from gpuboost.backends.numba.splits.histograms import (
 from gpuboost.backends.numba.splits.random_thresholds import (
     evaluate_threshold,
     evaluate_two_valued,
-    find_pair_split,
 )
 from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words, keep_occupied
 from gpuboost.engine.criteria import VARIANCE
@@ -115,8 +118,6 @@ def find_split(problem, channels, node, rows, words, random=None):
     members = Members(node, rows, words, not fits_word(node.hessian, node.count, problem.packing))
     split = scratch.split[0]
     split.score, split.rank, split.feature = -1.0, SMALLEST_RANK, LEAF
-    if channels is None and rows.size == 2 and find_pair_split(problem, members):
-        return
     if is_sparse(problem.matrix):
         note_rows(scratch, rows, words if channels is None else channels.word)
     n_features = order_features(problem, node.key)
@@ -125,19 +126,20 @@ def find_split(problem, channels, node, rows, words, random=None):
     perfect = np.inf
     if channels is None and ordered and is_gini and node.hessian <= PERFECT_UP_TO:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
-    lowest, fraction, n_waiting = SMALLEST_RANK, (2.0 * limits.max_features + 4.0) / n_features, 0
+    lowest, share, n_collected, n_taken = SMALLEST_RANK, 0.0, 0, 0
     can_split = False
     for p in range(n_features):
         if (p >= limits.max_features and can_split) or split.score >= perfect:
             break
         rank = scratch.ranks[p]
         if ordered:
-            while n_waiting == 0:
-                last = last_rank_of(fraction)
-                n_waiting = collect_ranks(scratch, n_features, lowest, last)
-                lowest, fraction = last + 1, 4.0 * fraction
-            rank = pop_rank(scratch.waiting, n_waiting)
-            n_waiting -= 1
+            while n_taken == n_collected:
+                share += share_collected(limits.max_features, n_features)
+                last = last_rank_of(share)
+                n_collected, n_taken = collect_ranks(scratch, n_features, lowest, last), 0
+                lowest = last + 1
+            rank = scratch.sorted_ranks[n_taken]
+            n_taken += 1
         feature = rank & np.int64(0xFFFFFFFF)
         can_split |= evaluate_feature(problem, channels, members, feature, rank, random)
 

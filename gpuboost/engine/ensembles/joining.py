@@ -1,0 +1,81 @@
+"""One array of the rows of many trees: joined at once, or tree by tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuboost.engine.sparse_rows import SparseRows
+
+RESERVED = 1.25  # rows for which memory is reserved, as a multiple of those that are expected
+
+
+class JoinedColumn:
+    """A column of an ensemble that grows with each tree.
+
+    Memory is reserved for the trees to come, as if all were like the last one. What is never
+    written takes no space. If all trees are joined at the end, on one thread, a fit of extra-trees
+    of 100k x 28 takes 30% longer and twice the memory (2026-11).
+
+    Parameters
+    ----------
+    kind : type
+        Type of the elements.
+    n_trees : int
+        The largest number of trees.
+    """
+
+    def __init__(self, kind: type, n_trees: int) -> None:
+        self._kind, self._n_left, self._n_rows = kind, n_trees, 0
+        self._rows: Any = None  # None before the first part
+
+    def append(self, part: Any) -> None:
+        """Append the rows of a tree, an array or `SparseRows`."""
+        self._n_left -= 1
+        end = self._n_rows + part.shape[0]
+        if self._rows is None or end > len(self._rows):
+            self._reserve(end, part.shape)
+        own = self._rows[self._n_rows : end]
+        if isinstance(part, SparseRows):
+            own[:] = 0
+            part.write_to(own)
+        else:
+            own[:] = part
+        self._n_rows = end
+
+    def _reserve(self, n_rows: int, shape: tuple[int, ...]) -> None:
+        """Make room for at least ``n_rows`` rows, and for more parts of this shape."""
+        expected = n_rows + int(RESERVED * shape[0] * max(self._n_left, 0))
+        before = self._rows
+        if before is not None:
+            expected = max(expected, 2 * len(before))
+        self._rows = np.empty((expected, *shape[1:]), self._kind)
+        if before is not None:
+            self._rows[: self._n_rows] = before[: self._n_rows]
+
+    def finish(self) -> np.ndarray:
+        """The array of all rows; memory that was reserved for more is released."""
+        self._rows.resize((self._n_rows, *self._rows.shape[1:]), refcheck=False)
+        whole: np.ndarray = self._rows
+        return whole
+
+
+def joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
+    """The concatenated parts; if they are slices that cover one array of this type, the array."""
+    whole = parts[0].base
+    if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
+        return whole
+    return np.concatenate(parts, dtype=kind)
+
+
+def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:
+    """Whether the parts are views that cover an array completely and in order."""
+    if whole.shape[1:] != parts[0].shape[1:] or len(whole) != sum(map(len, parts)):
+        return False
+    at = whole.ctypes.data
+    for part in parts:
+        if len(part) and (part.base is not whole or part.ctypes.data != at):
+            return False
+        at += part.nbytes
+    return whole.flags.c_contiguous and all(part.flags.c_contiguous for part in parts)
