@@ -22,3 +22,21 @@ def test_every_number_of_bins(dtype: Any) -> None:
     X = rng.integers(-2, 2 * 257, (700, 255)).astype(dtype) / dtype(2.0)
     X[rng.random(X.shape) < 0.1] = np.nan
     assert np.array_equal(bin_matrix(X, mapper, 1).codes, bin_columns(X, mapper).codes)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_edges_that_are_close_far_or_infinite(dtype: Any) -> None:
+    """Values are also next to edges; some columns have more edges in a cell than are searched."""
+    rng, info = np.random.default_rng(0), np.finfo(dtype)
+    x, n = rng.standard_normal(2_000), 2_000
+    columns = [x, np.exp(4 * x), x**9, x.round(1), 1e6 + x * 1e-3, np.where(x > 0, np.inf, x)]
+    columns += [np.where(x < 0, -np.inf, x), info.max * rng.uniform(-1, 1, n), info.tiny * x * 1e-3]
+    columns += [np.where(x > 3, 1e30, x), np.full(n, 7.0), np.full(n, np.nan)]
+    with np.errstate(over="ignore", under="ignore"):
+        known = np.stack(columns, axis=1).astype(dtype)
+    mapper = fit_bin_mapper(known, np.zeros(len(columns), bool))
+    above, below = np.nextafter(known, dtype(np.inf)), np.nextafter(known, dtype(-np.inf))
+    edges = mapper.edge_table(dtype).T
+    edges = np.where(np.isfinite(edges), edges, dtype(0))
+    X = np.concatenate([known, above, below, -known, edges, np.nextafter(edges, dtype(np.inf))])
+    assert np.array_equal(bin_matrix(X, mapper, 2).codes, bin_columns(X, mapper).codes)

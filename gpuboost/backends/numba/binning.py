@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.edges import TABLE_WIDTH, count_edges_below
+from gpuboost.backends.numba.common.edges import EdgeTables, count_edges_below, edge_tables
 from gpuboost.backends.numba.compiler import entry
 from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
@@ -24,18 +24,15 @@ class Coder(NamedTuple):
 
     Attributes
     ----------
-    table : float32 or float64 (F, `TABLE_WIDTH`)
-        Bin edges, padded with +inf.
-    n_bins : int64 (F,)
-        Number of value bins.
+    tables : EdgeTables
+        The bin edges.
     is_categorical : bool (F,)
         Whether each feature is categorical.
     missing_code : int
         Code of missing values.
     """
 
-    table: np.ndarray
-    n_bins: np.ndarray
+    tables: EdgeTables
     is_categorical: np.ndarray
     missing_code: int
 
@@ -47,7 +44,7 @@ def code_rows(coder, X, start, codes, n_missing, values, found):
     Missing values and unknown categories get the missing code; both are added to ``n_missing``
     (F,). ``values`` and ``found`` are buffers for `BINNING_BLOCK` values and codes.
     """
-    table, n_bins = coder.table, coder.n_bins
+    tables = coder.tables
     is_categorical, missing_code = coder.is_categorical, coder.missing_code
     n_rows, n_features = X.shape
     for first in range(0, n_rows, BINNING_BLOCK):
@@ -56,11 +53,11 @@ def code_rows(coder, X, start, codes, n_missing, values, found):
             for i in range(n):
                 values[i] = X[first + i, feature]
             if is_categorical[feature]:
-                n_known = n_bins[feature]
+                n_known = tables.n_bins[feature]
                 for i in range(n):
                     found[i] = np.int32(values[i]) if values[i] < n_known else missing_code
             else:
-                count_edges_below(values, found, n, table[feature], n_bins[feature])
+                count_edges_below(values, found, n, tables, feature)
             missing = 0
             for i in range(n):
                 code = missing_code if values[i] != values[i] else found[i]
@@ -72,17 +69,9 @@ def code_rows(coder, X, start, codes, n_missing, values, found):
 def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
     """Bin ``X`` (n, F), with the same result as `data.binning.bin_columns`."""
     n_samples, n_features = X.shape
-    edges = mapper.edge_table(X.dtype)
-    table = np.full((n_features, TABLE_WIDTH), np.inf, dtype=X.dtype)
-    table[:, : edges.shape[1]] = edges
-    coder = by_reference(
-        Coder(
-            table,
-            contiguous(mapper.n_bins, np.int64),
-            contiguous(mapper.is_categorical, np.bool_),
-            int(mapper.missing_code),
-        )
-    )
+    tables = edge_tables(mapper.edge_table(X.dtype), mapper.n_bins)
+    is_categorical = contiguous(mapper.is_categorical, np.bool_)
+    coder = by_reference(Coder(tables, is_categorical, int(mapper.missing_code)))
     codes = np.empty((n_features, n_samples), dtype=np.uint8)
 
     def code_chunk(rows: slice) -> np.ndarray:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -53,19 +54,27 @@ class Ensemble(NodeArrays):
         is used without a copy.
         """
         trees = tuple(trees)
-        columns = {n: joined([getattr(t, n) for t in trees], k) for n, k in TREE_TYPES.items()}
+        columns = {
+            name: joined([dense(getattr(tree, name)) for tree in trees], kind)
+            for name, kind in TREE_TYPES.items()
+        }
         n_nodes, n_masks = [t.node_count for t in trees], [len(t.masks) for t in trees]
         return cls(offset=offsets(n_nodes), mask_offset=offsets(n_masks), **columns)
 
     @classmethod
     def of_stream(cls, trees: Iterable[Tree], n_trees: int) -> Ensemble:
-        """Concatenate trees as they are finished; memory never holds more than a few of them twice.
+        """Concatenate trees as they are finished; there may be fewer than ``n_trees``.
 
-        There may be fewer than ``n_trees``.
+        The arrays of a tree are released when they are joined. Trees whose arrays are views of
+        those of a batch are joined by `of`, since a batch is released only with its last tree.
         """
         columns = {name: JoinedColumn(kind, n_trees) for name, kind in TREE_TYPES.items()}
-        n_nodes, n_masks = [], []
+        n_nodes: list[int] = []
+        n_masks: list[int] = []
+        trees = iter(trees)
         for tree in trees:
+            if not n_nodes and tree.feature.base is not None:
+                return cls.of(chain([tree], trees))
             n_nodes.append(tree.node_count)
             n_masks.append(len(tree.masks))
             for name, column in columns.items():

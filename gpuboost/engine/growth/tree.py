@@ -79,8 +79,8 @@ class NodeArrays:
 class Tree(NodeArrays):
     """One tree.
 
-    Until trees are joined (`Ensemble.of`), integer arrays can have narrower types, and ``value``
-    can be `SparseRows`.
+    Until trees are joined (`Ensemble.of_stream`), integer arrays can have narrower types, and
+    ``value`` can be `SparseRows`.
     """
 
     @property

@@ -14,7 +14,7 @@ N_FEATURES = 300
 
 @pytest.fixture(scope="module")
 def table() -> tuple[np.ndarray, np.ndarray]:
-    """A table in most columns of which most nodes have only one value."""
+    """A table most of whose columns are constant in most nodes."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, N_FEATURES)).astype(np.float32)
     X[:, 20:200] = rng.random((400, 180)) < 0.01
@@ -33,3 +33,21 @@ def test_nodes_of_wide_tables_are_those_of_numpy(
         for device in ("numpy", "numba")
     ]
     assert found[0].fingerprint() == found[1].fingerprint()
+
+
+def test_rows_are_read_from_rows_or_columns() -> None:
+    """Row-major codes are made for at most 64 features; small nodes read them."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3_000, 65)).astype(np.float32)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 2] = rng.integers(0, 9, 3_000)
+    y = (np.nan_to_num(X[:, 0]) + (X[:, 2] > 4) + rng.standard_normal(3_000) > 0).astype(np.int32)
+    for n_features in (3, 4, 63, 64, 65):
+        for model in (RandomForestClassifier, ExtraTreesRegressor):
+            found = {
+                model(2, categorical_features=[2], random_state=1, device=device)
+                .fit(X[:, :n_features], y)
+                .fingerprint()
+                for device in ("numpy", "numba")
+            }
+            assert len(found) == 1

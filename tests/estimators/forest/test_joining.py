@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from gpuboost import ExtraTreesRegressor, RandomForestClassifier
 from gpuboost.engine.ensembles.joining import JoinedColumn
 from gpuboost.engine.sparse_rows import SparseRows
 
@@ -31,3 +34,38 @@ def test_sparse_parts_are_written_as_dense_rows() -> None:
     for part in (SparseRows(start, place, entry, 3), np.full((1, 3), 7.0)):
         column.append(part)
     assert column.finish().tolist() == [[0, 0, 1], [2, 3, 0], [7, 7, 7]]
+
+
+def test_no_more_than_needed_is_reserved_if_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = np.empty
+
+    def short_of_memory(shape: tuple[int, ...], dtype: type) -> np.ndarray:
+        if shape[0] > 1_000:
+            raise MemoryError(shape)
+        return make(shape, dtype)
+
+    column, parts = JoinedColumn(np.float64, 10**6), [np.arange(n) * 0.5 for n in (90, 300, 7)]
+    monkeypatch.setattr(np, "empty", short_of_memory)
+    for part in parts:
+        column.append(part)
+    monkeypatch.undo()
+    assert np.array_equal(column.finish(), np.concatenate(parts))
+
+
+def test_numbers_are_not_rounded_when_they_are_joined() -> None:
+    with pytest.raises(TypeError, match="same_kind"):
+        JoinedColumn(np.int32, 1).append(np.array([1.5]))
+
+
+@pytest.mark.parametrize("model", [RandomForestClassifier, ExtraTreesRegressor])
+def test_a_warm_start_appends_trees_of_another_size(model: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 5))
+    y = (X[:, 0] > 0).astype(int)
+    forest = model(3, warm_start=True, random_state=0, device="numba").fit(X, y)
+    sizes = [tree.tree_.node_count for tree in forest.estimators_]
+    forest.set_params(n_estimators=5, max_depth=2).fit(X, y)
+    again = [tree.tree_.node_count for tree in forest.estimators_]
+    assert again[:3] == sizes and max(again[3:]) <= 7

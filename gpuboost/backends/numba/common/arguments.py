@@ -73,7 +73,7 @@ def with_codes(matrix: Matrix, codes: np.ndarray) -> Matrix:
     return matrix._replace(codes=codes, by_column=codes.reshape(-1))
 
 
-def _entries_of(codes: SparseCodes, by_row: bool) -> dict[str, np.ndarray]:
+def _entries_of(codes: SparseCodes, entries_by_row: bool) -> dict[str, np.ndarray]:
     """The fields of `Matrix` for the entries of a sparse matrix."""
     entries = _NO_ENTRIES | {
         "first_entry": codes.start,
@@ -81,7 +81,7 @@ def _entries_of(codes: SparseCodes, by_row: bool) -> dict[str, np.ndarray]:
         "entry_code": codes.code,
         "zero_code": codes.zero_code,
     }
-    if not by_row:
+    if not entries_by_row:
         return entries
     first, features, codes_by_row = codes.by_row()
     return entries | {
@@ -194,6 +194,7 @@ def make_scratch(
         ranks=np.zeros(n_features, np.int64),
         collected=np.zeros(n_features + LANES, np.int64),
         sorted_ranks=np.zeros(n_features + LANES, np.int64),
+        bucket_end=np.zeros(n_features, np.int64),
         chosen=np.zeros(n_features, np.int32),
         features=np.arange(n_features, dtype=np.int32),
         of_tree=np.array([n_features, 0]),

@@ -1,35 +1,124 @@
-"""The number of edges below each value, without branches that depend on the values."""
+"""The number of edges below each value, without branches that depend on the values.
+
+The range of a feature's edges is divided into `CELLS` cells of equal width. A value's cell is a
+rounded multiple of its distance from the first edge, so larger values never have smaller cells:
+edges of lower cells are below the value, and those of higher cells are not. The edges of its own
+cell are searched bit by bit.
+"""
 
 # mypy: check-untyped-defs=False
 # Numba infers the types of compiled functions.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gpuboost.backends.numba.compiler import inlined
 
-TABLE_WIDTH = 256  # edges per feature, with padding so that a search never leaves the table
+CELLS = 1024
+MAX_IN_CELL = 15
+MAX_EDGES = 255  # of a feature
+TABLE_WIDTH = MAX_EDGES + MAX_IN_CELL + 2  # so that a search never leaves the table
 STRIDE = np.int32(16)  # edges from one that is compared with all values to the next
+_TOGETHER = 256  # features whose cells are counted together
+_SEARCH_STEPS = np.array([1, 2, 4, 8, MAX_IN_CELL + 1, 0], np.int32)  # see `EdgeTables.step`
+
+
+class EdgeTables(NamedTuple):
+    """The edges of features in the form that compiled code takes.
+
+    Attributes
+    ----------
+    edges : float32 or float64 (F, `TABLE_WIDTH`)
+        Edges, increasing, padded with +inf.
+    n_bins : int64 (F,)
+        Number of edges, plus one.
+    origin, scale : as ``edges`` (F,)
+        First finite edge, and number of cells per unit.
+    below : uint8 (F, `CELLS`)
+        Number of edges in lower cells.
+    step : int32 (F,)
+        Smallest power of 2 above the number of edges of any cell; 0 if a cell has more than
+        `MAX_IN_CELL`, as for a few values far from the others. Then cells are not used.
+    """
+
+    edges: np.ndarray
+    n_bins: np.ndarray
+    origin: np.ndarray
+    scale: np.ndarray
+    below: np.ndarray
+    step: np.ndarray
+
+
+def edge_tables(edges: np.ndarray, n_bins: np.ndarray) -> EdgeTables:
+    """The tables for ``edges`` (F, at most `MAX_EDGES`), padded with +inf."""
+    n_features, width = edges.shape
+    table = np.full((n_features, TABLE_WIDTH), np.inf, edges.dtype)
+    table[:, :width] = edges
+    is_finite = np.isfinite(edges) & (np.arange(width) < n_bins[:, None] - 1)
+    origin = np.min(edges, axis=1, where=is_finite, initial=np.inf)
+    last = np.max(edges, axis=1, where=is_finite, initial=-np.inf)
+    origin, last = (
+        np.where(np.isfinite(end), end, 0).astype(edges.dtype) for end in (origin, last)
+    )
+    with np.errstate(all="ignore"):
+        scale = edges.dtype.type(CELLS) / (last - origin)
+    scale[~np.isfinite(scale)] = 0
+    below = np.empty((n_features, CELLS), np.uint8)
+    step = np.empty(n_features, np.int32)
+    for first in range(0, n_features, _TOGETHER):
+        own = slice(first, first + _TOGETHER)
+        cells = _cells_of(edges[own], origin[own, None], scale[own, None])
+        is_edge = np.arange(width) < n_bins[own, None] - 1
+        at = (cells + CELLS * np.arange(len(cells))[:, None])[is_edge]
+        count = np.bincount(at, minlength=cells.shape[0] * CELLS).reshape(-1, CELLS)
+        below[own] = np.cumsum(count, axis=1) - count
+        step[own] = _SEARCH_STEPS[
+            np.searchsorted(_SEARCH_STEPS[:-1], count.max(axis=1), side="right")
+        ]
+    return EdgeTables(table, np.ascontiguousarray(n_bins, np.int64), origin, scale, below, step)
+
+
+def _cells_of(values: np.ndarray, origin: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """`_cell_of` for arrays: int64."""
+    with np.errstate(all="ignore"):
+        at = (values - origin) * scale
+    at = np.where(at > 0, at, 0)
+    return np.where(at < CELLS - 1, at, CELLS - 1).astype(np.int64)
 
 
 @inlined
-def count_edges_below(values, found, n, edges, n_bins):
-    """Write to ``found`` the number of edges below each value.
+def _cell_of(value, origin, scale, first, last):
+    """The cell of a value; ``first`` for a missing one. ``first`` and ``last`` are those of all."""
+    at = (value - origin) * scale
+    at = at if at > first else first
+    return np.int32(at if at < last else last)
 
-    All values are compared with every `STRIDE`-th edge, which takes no memory accesses at computed
-    addresses; the numbers between two of these edges are found bit by bit. (A value of 255 bins
-    takes 4.2 ns in place of 6.1 for all bits one by one.)
+
+@inlined
+def count_edges_below(values, found, n, tables, feature):
+    """Write to ``found`` the number of a feature's edges below each value.
+
+    Without cells, all values are compared with every `STRIDE`-th edge, which takes no memory
+    accesses at computed addresses. (For 255 bins, that takes 0.7 of the time of searching all bits,
+    and cells take 0.4.)
     """
-    for i in range(n):
-        found[i] = 0
-    for k in range(STRIDE - 1, n_bins - 1, STRIDE):
-        edge = edges[k]
+    edges, n_bins, step = tables.edges[feature], tables.n_bins[feature], tables.step[feature]
+    if step > 0:
+        origin, scale, below = tables.origin[feature], tables.scale[feature], tables.below[feature]
+        first, last = values.dtype.type(0), values.dtype.type(CELLS - 1)
         for i in range(n):
-            found[i] += STRIDE if edge < values[i] else np.int32(0)
-    step = np.int32(1)
-    while step < min(n_bins, STRIDE):
-        step *= np.int32(2)
+            found[i] = below[np.uint32(_cell_of(values[i], origin, scale, first, last))]
+    else:
+        for i in range(n):
+            found[i] = 0
+        for k in range(STRIDE - 1, n_bins - 1, STRIDE):
+            edge = edges[k]
+            for i in range(n):
+                found[i] += STRIDE if edge < values[i] else np.int32(0)
+        step = STRIDE
     while step > 1:
         step >>= np.int32(1)
         for i in range(n):

@@ -67,7 +67,8 @@ class Matrix(NamedTuple):
     codes : uint8 (F, n)
         Bin of each value, feature by feature; (0, n) if the matrix is sparse.
     by_column, by_row : uint8 (F * n,), uint8 (n * row_width,) or (0,)
-        The memory of ``codes``, and a row-major copy if small nodes read it (`feature_codes`).
+        The memory of ``codes`` (see `arguments.with_codes`), and a row-major copy if small nodes
+        read it (`feature_codes`).
     row_width : int
         Codes of a row in ``by_row``, or 0.
     first_entry, entry_row, entry_code, zero_code : int64, uint32, uint8 and uint8 arrays
@@ -219,6 +220,8 @@ class Scratch(NamedTuple):
         Ranks of the candidate features.
     collected, sorted_ranks : int64 (F + LANES,)
         The ranks of the features that are considered next, unsorted and in ascending order.
+    bucket_end : int64 (F,)
+        The end of each bucket of ranks while these are sorted.
     chosen : int32 (F,)
         1 for features that the node may split on, else 0; used only if `has_excluded_features`.
     features : int32 (F,)
@@ -261,6 +264,7 @@ class Scratch(NamedTuple):
     ranks: np.ndarray
     collected: np.ndarray
     sorted_ranks: np.ndarray
+    bucket_end: np.ndarray
     chosen: np.ndarray
     features: np.ndarray
     of_tree: np.ndarray

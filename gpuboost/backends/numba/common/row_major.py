@@ -19,6 +19,7 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 
+MIN_COLUMNS = 4  # of row-major codes for small nodes, whose width is a multiple of 8
 ROW_MAJOR_CHUNK = 1 << 14  # rows of one task
 ROW_MAJOR_BLOCK = 1 << 10  # rows that are transposed, or traverse a tree, together
 
@@ -65,9 +66,14 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     return by_row
 
 
-def with_row_major(matrix: Matrix, n_threads: int) -> Matrix:
-    """The matrix with `Matrix.by_row`, if a row has codes and all of them fit a cache line."""
-    if not 0 < len(matrix.codes) <= LINE:
+def with_row_major(matrix: Matrix, max_depth: int, n_threads: int) -> Matrix:
+    """The matrix with `Matrix.by_row`, if it pays for trees of this depth.
+
+    Nodes that read it have at most a `LINE`-th of the rows (`feature_codes`), as few nodes of
+    shallow trees do. All codes of a row must fit a cache line, and half of its width must be used.
+    """
+    is_shallow = max_depth < LINE.bit_length()
+    if is_shallow or not MIN_COLUMNS <= len(matrix.codes) <= LINE:
         return matrix
     pool = ThreadPool(n_threads)
     by_row = row_major(matrix.codes, pool)

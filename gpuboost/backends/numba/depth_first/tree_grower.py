@@ -179,9 +179,9 @@ class DepthFirstGrower:
         self.task = task = by_rank(task)
         if earlier is None:
             n_features = task.matrix.n_features
-            by_row = searches_entries(task.options, n_features, task.target.n_channels)
-            matrix = matrix_of(task.matrix, as_stored=True, entries_by_row=by_row)
-            matrix = with_row_major(matrix, task.n_threads)
+            by_entries = searches_entries(task.options, n_features, task.target.n_channels)
+            matrix = matrix_of(task.matrix, as_stored=True, entries_by_row=by_entries)
+            matrix = with_row_major(matrix, int(task.options.max_depth), task.n_threads)
             n_entries = len(matrix.codes_by_row)
             self._sizes = Sizes(
                 n_samples=task.matrix.n_samples,

@@ -302,7 +302,7 @@ def _predict_by_levels(
 
 
 def _predict_coded(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
-    predict_coded(trees, X, total, found, *coded_buffers(trees))
+    predict_coded(trees, X, total, found, *coded_buffers(trees, X.dtype))
 
 
 _RUNS = {

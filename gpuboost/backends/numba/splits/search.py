@@ -27,9 +27,10 @@ from gpuboost.backends.numba.compiler import (
 )
 from gpuboost.backends.numba.splits.channels import MOMENTS, PAIR, is_pure_node, prepare_words
 from gpuboost.backends.numba.splits.feature_order import (
+    MAX_COUNTED,
     collect_ranks,
     last_rank_of,
-    share_collected,
+    sort_collected,
 )
 from gpuboost.backends.numba.splits.histograms import (
     fits_words,
@@ -126,18 +127,20 @@ def find_split(problem, channels, node, rows, words, random=None):
     perfect = np.inf
     if channels is None and ordered and is_gini and node.hessian <= PERFECT_UP_TO:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
-    lowest, share, n_collected, n_taken = SMALLEST_RANK, 0.0, 0, 0
+    lowest, share = SMALLEST_RANK, (2.0 * limits.max_features + 4.0) / n_features
+    n_sorted, n_taken = np.int64(0), np.int64(0)
     can_split = False
     for p in range(n_features):
         if (p >= limits.max_features and can_split) or split.score >= perfect:
             break
         rank = scratch.ranks[p]
         if ordered:
-            while n_taken == n_collected:
-                share += share_collected(limits.max_features, n_features)
+            while n_taken == n_sorted:
                 last = last_rank_of(share)
-                n_collected, n_taken = collect_ranks(scratch, n_features, lowest, last), 0
-                lowest = last + 1
+                n_sorted, n_taken = collect_ranks(scratch, n_features, lowest, last), np.int64(0)
+                if n_sorted > MAX_COUNTED:
+                    sort_collected(scratch, n_sorted)
+                lowest, share = last + 1, 4.0 * share
             rank = scratch.sorted_ranks[n_taken]
             n_taken += 1
         feature = rank & np.int64(0xFFFFFFFF)
