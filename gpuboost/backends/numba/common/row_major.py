@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
-from gpuboost.backends.numba.common.records import LINE, Matrix
+from gpuboost.backends.numba.common.records import LINE
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.threads.barrier import next_task
@@ -66,19 +66,13 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     return by_row
 
 
-def with_row_major(matrix: Matrix, max_depth: int, n_threads: int) -> Matrix:
-    """The matrix with `Matrix.by_row`, if it pays for trees of this depth.
+def pays_for_small_nodes(n_columns: int, max_depth: int) -> bool:
+    """Whether trees of this depth grow faster with `Matrix.by_row`.
 
     Nodes that read it have at most a `LINE`-th of the rows (`feature_codes`), as few nodes of
     shallow trees do. All codes of a row must fit a cache line, and half of its width must be used.
     """
-    is_shallow = max_depth < LINE.bit_length()
-    if is_shallow or not MIN_COLUMNS <= len(matrix.codes) <= LINE:
-        return matrix
-    pool = ThreadPool(n_threads)
-    by_row = row_major(matrix.codes, pool)
-    pool.dismiss()
-    return matrix._replace(by_row=by_row.reshape(-1), row_width=by_row.shape[1])
+    return max_depth >= LINE.bit_length() and MIN_COLUMNS <= n_columns <= LINE
 
 
 @inlined

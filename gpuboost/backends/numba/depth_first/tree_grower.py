@@ -25,7 +25,7 @@ from gpuboost.backends.numba.common.packed_words import (
     choose_packing,
 )
 from gpuboost.backends.numba.common.records import Limits, Problem, RowTargets
-from gpuboost.backends.numba.common.row_major import with_row_major
+from gpuboost.backends.numba.common.row_major import pays_for_small_nodes, row_major
 from gpuboost.backends.numba.depth_first.class_sums import class_entries, sparse_sums, sum_classes
 from gpuboost.backends.numba.depth_first.grow import (
     CREATED,
@@ -40,6 +40,7 @@ from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.splits.channels import CHANNEL_PACKING, Channels
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS, plugins_of
 from gpuboost.backends.numba.threads.map import contiguous, map_in_order
+from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.targets import ClassTarget, MedianTarget, Target, TreeRows, ValueTarget
 from gpuboost.engine.task import GrownTree, GrowTask, TreeOptions
@@ -181,7 +182,9 @@ class DepthFirstGrower:
             n_features = task.matrix.n_features
             by_entries = searches_entries(task.options, n_features, task.target.n_channels)
             matrix = matrix_of(task.matrix, as_stored=True, entries_by_row=by_entries)
-            matrix = with_row_major(matrix, int(task.options.max_depth), task.n_threads)
+            if pays_for_small_nodes(len(matrix.codes), int(task.options.max_depth)):
+                by_row = row_major(matrix.codes, ThreadPool(task.n_threads))
+                matrix = matrix._replace(by_row=by_row.reshape(-1), row_width=by_row.shape[1])
             n_entries = len(matrix.codes_by_row)
             self._sizes = Sizes(
                 n_samples=task.matrix.n_samples,
