@@ -121,6 +121,17 @@ def midway(total, a, b):
     return select(middle < b, middle, a) + 0.0
 
 
+def cell_of(x, origin, scale, first, last):
+    """The cell of equal width that holds x, a real number from ``first`` to ``last``.
+
+    Cells have the width 1 / ``scale``, and cell 0 begins at ``origin``. Larger values never have
+    smaller cells; NaN has the first. All arguments have the same type.
+    """
+    at = (x - origin) * scale
+    at = select(at > first, at, first)
+    return select(at < last, at, last)
+
+
 def midpoint(a, b):
     """`midway` of float64 arrays or scalars with a < b."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)

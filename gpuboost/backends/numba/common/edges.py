@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.compiler import inlined
+from gpuboost.backends.numba.compiler import inlined, numerics
+from gpuboost.engine.numerics import cell_of
 
 CELLS = 1024
 MAX_IN_CELL = 15
@@ -23,7 +24,6 @@ MAX_EDGES = 255  # of a feature
 TABLE_WIDTH = MAX_EDGES + MAX_IN_CELL + 2  # so that a search never leaves the table
 STRIDE = np.int32(16)  # edges from one that is compared with all values to the next
 _TOGETHER = 256  # features whose cells are counted together
-_SEARCH_STEPS = np.array([1, 2, 4, 8, MAX_IN_CELL + 1, 0], np.int32)  # see `EdgeTables.step`
 
 
 class EdgeTables(NamedTuple):
@@ -36,7 +36,8 @@ class EdgeTables(NamedTuple):
     n_bins : int64 (F,)
         Number of edges, plus one.
     origin, scale : as ``edges`` (F,)
-        First finite edge, and number of cells per unit.
+        First finite edge, NaN if there is none; and number of cells per unit, 0 if all values are
+        in the first cell.
     below : uint8 (F, `CELLS`)
         Number of edges in lower cells.
     step : int32 (F,)
@@ -57,44 +58,24 @@ def edge_tables(edges: np.ndarray, n_bins: np.ndarray) -> EdgeTables:
     n_features, width = edges.shape
     table = np.full((n_features, TABLE_WIDTH), np.inf, edges.dtype)
     table[:, :width] = edges
-    is_finite = np.isfinite(edges) & (np.arange(width) < n_bins[:, None] - 1)
-    origin = np.min(edges, axis=1, where=is_finite, initial=np.inf)
-    last = np.max(edges, axis=1, where=is_finite, initial=-np.inf)
-    origin, last = (
-        np.where(np.isfinite(end), end, 0).astype(edges.dtype) for end in (origin, last)
-    )
     with np.errstate(all="ignore"):
-        scale = edges.dtype.type(CELLS) / (last - origin)
+        finite = np.where(np.isfinite(edges), edges, np.nan)
+        origin = np.fmin.reduce(finite, axis=1, initial=np.nan)
+        scale = CELLS / (np.fmax.reduce(finite, axis=1, initial=np.nan) - origin)
     scale[~np.isfinite(scale)] = 0
-    below = np.empty((n_features, CELLS), np.uint8)
-    step = np.empty(n_features, np.int32)
+    below, step = np.empty((n_features, CELLS), np.uint8), np.empty(n_features, np.int32)
+    ends = edges.dtype.type(0), edges.dtype.type(CELLS - 1)
     for first in range(0, n_features, _TOGETHER):
         own = slice(first, first + _TOGETHER)
-        cells = _cells_of(edges[own], origin[own, None], scale[own, None])
+        with np.errstate(all="ignore"):
+            cells = cell_of(edges[own], origin[own, None], scale[own, None], *ends)
+        place = cells.astype(np.int64) + CELLS * np.arange(len(cells))[:, None]
         is_edge = np.arange(width) < n_bins[own, None] - 1
-        at = (cells + CELLS * np.arange(len(cells))[:, None])[is_edge]
-        count = np.bincount(at, minlength=cells.shape[0] * CELLS).reshape(-1, CELLS)
+        count = np.bincount(place[is_edge], minlength=place.shape[0] * CELLS).reshape(-1, CELLS)
         below[own] = np.cumsum(count, axis=1) - count
-        step[own] = _SEARCH_STEPS[
-            np.searchsorted(_SEARCH_STEPS[:-1], count.max(axis=1), side="right")
-        ]
+        largest = count.max(axis=1)
+        step[own] = np.where(largest > MAX_IN_CELL, 0, 1 << np.frexp(largest)[1])
     return EdgeTables(table, np.ascontiguousarray(n_bins, np.int64), origin, scale, below, step)
-
-
-def _cells_of(values: np.ndarray, origin: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """`_cell_of` for arrays: int64."""
-    with np.errstate(all="ignore"):
-        at = (values - origin) * scale
-    at = np.where(at > 0, at, 0)
-    return np.where(at < CELLS - 1, at, CELLS - 1).astype(np.int64)
-
-
-@inlined
-def _cell_of(value, origin, scale, first, last):
-    """The cell of a value; ``first`` for a missing one. ``first`` and ``last`` are those of all."""
-    at = (value - origin) * scale
-    at = at if at > first else first
-    return np.int32(at if at < last else last)
 
 
 @inlined
@@ -110,7 +91,7 @@ def count_edges_below(values, found, n, tables, feature):
         origin, scale, below = tables.origin[feature], tables.scale[feature], tables.below[feature]
         first, last = values.dtype.type(0), values.dtype.type(CELLS - 1)
         for i in range(n):
-            found[i] = below[np.uint32(_cell_of(values[i], origin, scale, first, last))]
+            found[i] = below[np.uint32(numerics.cell_of(values[i], origin, scale, first, last))]
     else:
         for i in range(n):
             found[i] = 0

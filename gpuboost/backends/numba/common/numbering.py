@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +66,7 @@ def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumn
 
 def grown_tree(tree: TreeColumns, n_masks: int) -> GrownTree:
     """The tree in filled buffers, whose first ``n_masks`` masks are used."""
-    names = [f.name for f in fields(GrownTree) if f.name in (GROWN_NODE.names or ())]
+    names = set(GROWN_NODE.names or ()) - {"start"}
     columns = {name: tree.nodes[name].copy() for name in names}
     return GrownTree(**columns, masks=tree.masks[:n_masks].copy(), sums=tree.sums)
 

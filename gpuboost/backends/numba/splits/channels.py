@@ -34,6 +34,7 @@ from gpuboost.backends.numba.common.packed_words import (
 )
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.compiler import inlined
+from gpuboost.backends.numba.splits.feature_order import insertion_sort
 from gpuboost.engine.criteria import NEWTON
 
 CHANNEL_PACKING = Packing(32, 0, 2**32 - 1, 0, 1, MAX_PACKED_ROWS)  # a row's word: class, weight
@@ -155,12 +156,7 @@ def sort_present(present, n, marks):
     Few classes are sorted by insertion, with about n**2 / 4 moves; otherwise all marks are read.
     """
     if n * n < 4 * marks.size:
-        for i in range(1, n):
-            item, at = present[i], i
-            while at > 0 and present[at - 1] > item:
-                present[at] = present[at - 1]
-                at -= 1
-            present[at] = item
+        insertion_sort(present, n)
         return
     n = 0
     for label in range(marks.size):

@@ -52,6 +52,17 @@ def collect_ranks(scratch, n, lowest, last):
     return size
 
 
+@inlined
+def insertion_sort(items, n):
+    """Sort the first ``n`` items, which should be few, or near their places."""
+    for p in range(1, n):
+        item, at = items[p], p
+        while at > 0 and items[at - 1] > item:
+            items[at] = items[at - 1]
+            at -= 1
+        items[at] = item
+
+
 @helper
 def sort_collected(scratch, n):
     """Sort the ``n`` collected ranks by as many buckets of equal width, then within these."""
@@ -69,9 +80,4 @@ def sort_collected(scratch, n):
         bucket = np.uint64((np.float64(ranks[p]) - np.float64(low)) * scale)
         end[bucket] -= 1
         to[end[bucket]] = ranks[p]
-    for p in range(1, n):
-        rank, at = to[p], p
-        while at > 0 and to[at - 1] > rank:
-            to[at] = to[at - 1]
-            at -= 1
-        to[at] = rank
+    insertion_sort(to, n)

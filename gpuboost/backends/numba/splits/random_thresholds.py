@@ -10,7 +10,7 @@ from numba import types
 
 from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, hessian_of
-from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
+from gpuboost.backends.numba.common.records import Members
 from gpuboost.backends.numba.common.split_thresholds import last_bin_below
 from gpuboost.backends.numba.compiler import criteria, helper, inlined, plugin, randomness
 from gpuboost.backends.numba.splits.channels import add_row, row_packing
@@ -28,25 +28,10 @@ from gpuboost.backends.numba.splits.scan import (
     set_best,
     take_candidate,
 )
-from gpuboost.engine.criteria import VARIANCE
-from gpuboost.engine.task import MISSING_RIGHT, MISSING_UNSEEN, ONLY_MISSING_RIGHT
+from gpuboost.engine.task import MISSING_UNSEEN, ONLY_MISSING_RIGHT
 
 threshold_draw = randomness.threshold_draw
 variance_term, variance_gain = criteria.variance_term, criteria.variance_gain
-
-
-@inlined
-def draw_threshold(matrix, key, feature, low, high):
-    """Draw a threshold uniformly between the centres of two bins."""
-    u, first = threshold_draw(key, np.uint64(feature)), matrix.first_bin[feature]
-    return matrix.centers[first + low] * (1.0 - u) + matrix.centers[first + high] * u
-
-
-@inlined
-def bin_of_threshold(matrix, feature, low, high, threshold):
-    """The last bin in [low, high - 1] whose centre is at most the threshold; ``low`` if none is."""
-    first = matrix.first_bin[feature]
-    return last_bin_below(matrix.centers, first + low, first + high, threshold) - first
 
 
 @inlined
@@ -102,29 +87,6 @@ def _sum_codes(problem, channels, members, low, high):
 
 
 @inlined
-def _plain_candidate(problem, channels, node):
-    """Result of `best_candidate` for one candidate, VARIANCE and no missing values.
-
-    Without this shortcut, extra-trees of 100k x 28 take 12% longer.
-    """
-    sums, score = problem.scratch.sums, 0.0
-    hl, h = np.float64(sums[HESSIAN, 0]), np.float64(node.hessian)
-    if channels is None:
-        terms = variance_term(np.float64(sums[GRADIENT, 0]), np.float64(node.gradient), hl, h)
-        score = variance_gain(terms, hl, h - hl)
-    else:
-        n_channels, size = channels.state[0], problem.limits.scored_together
-        for first in range(0, n_channels, size):
-            terms = 0.0
-            for p in range(first, min(first + size, n_channels)):
-                gl, g = np.float64(sums[GRADIENT + p, 0]), np.float64(channels.sums[p])
-                terms += variance_term(gl, g, hl, h)
-            score += variance_gain(terms, hl, h - hl)
-    allowed = is_allowed(problem.limits, node, sums[HESSIAN, 0], sums[COUNT, 0])
-    return np.int64(allowed) - 1, score, MISSING_RIGHT
-
-
-@inlined
 def evaluate_threshold(problem, channels, members, feature, rank):
     """Evaluate a random threshold between the lowest and highest occupied value bins of the node.
 
@@ -144,10 +106,12 @@ def evaluate_threshold(problem, channels, members, feature, rank):
         low, high = code_range(gathered, row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
-    draw = draw_threshold(matrix, node.key, feature, low, high)
+    u, first = threshold_draw(node.key, np.uint64(feature)), matrix.first_bin[feature]
+    centers = matrix.centers
+    draw = centers[first + low] * (1.0 - u) + centers[first + high] * u
     code, following = low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
-        code = bin_of_threshold(matrix, feature, low, high, draw)
+        code = last_bin_below(centers, first + low, first + high, draw) - first
         following = code + 1
     scratch.missing[:] = 0
     if is_seen:
@@ -155,11 +119,8 @@ def evaluate_threshold(problem, channels, members, feature, rank):
         for field in range(n_fields(channels)):
             scratch.missing[field] = scratch.sums[field, 0]
     _sum_codes(problem, channels, members, np.int64(0), code)
-    if is_seen | (problem.limits.criterion != VARIANCE):
-        one = (np.int64(0), np.int64(1))
-        best = best_candidate(problem, channels, node, feature, one, low == high)
-    else:
-        best = _plain_candidate(problem, channels, node)
+    one = (np.int64(0), np.int64(1))
+    best = best_candidate(problem, channels, node, feature, one, low == high)
     if take_candidate(problem, feature, rank, best):
         split = scratch.split[0]
         split.draw, split.bin, split.next_bin = draw, code, following
