@@ -24,7 +24,6 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
-from numba.extending import intrinsic
 
 from gpuboost.backends.cache import (
     BIN,
@@ -36,9 +35,8 @@ from gpuboost.backends.cache import (
     source_stamp,
 )
 from gpuboost.backends.numba.background import compile_in_background
+from gpuboost.backends.numba.intrinsics import instruction
 from gpuboost.backends.numba.pipeline import EntryCompiler, HelperCompiler
-
-_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 
 # Never fastmath: results depend on IEEE arithmetic in the written order. Compiled code does not
 # count references (`_nrt`), because counting those to all arrays of its arguments takes longer than
@@ -101,7 +99,7 @@ def plugin_call(returns: types.Type) -> Any:
     The types of the arguments must be those that `Plugin.address` was given.
     """
 
-    @_instruction
+    @instruction
     def call(typing_context, address, arguments):
         kinds = [types.unliteral(each) for each in arguments.types]
 
@@ -215,27 +213,24 @@ def _stamped_file(cache: Any, function: str) -> IndexDataCacheFile:
     return _MarkingFile(path, name, _PROGRAMS.get(function, lambda arguments: None))
 
 
-@_instruction
-def bits_of(typing_context, x):
-    """The bit pattern of a float64 as an int64."""
+def _reinterpretation(source: Any, target: Any) -> Any:
+    """The instruction that takes the bits of a number as those of a number of another type."""
 
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
+    @instruction
+    def reinterpret(typing_context, x):
+        def generate(context, builder, signature, arguments):
+            return builder.bitcast(arguments[0], context.get_value_type(target))
 
-    return types.int64(types.float64), generate
+        return target(source), generate
 
-
-@_instruction
-def float_of(typing_context, bits):
-    """The float64 of an int64 bit pattern."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
-
-    return types.float64(types.int64), generate
+    return reinterpret
 
 
-@_instruction
+bits_of = _reinterpretation(types.float64, types.int64)
+float_of = _reinterpretation(types.int64, types.float64)
+
+
+@instruction
 def trailing_zeros(typing_context, word):
     """Position of the lowest set bit of a uint64 that is not 0."""
 

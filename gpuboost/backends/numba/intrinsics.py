@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
+instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 _FOR_READING, _KEEP, _DATA = 0, 3, 1
 
 
@@ -26,7 +26,7 @@ def _element(context, builder, kind, array, *indices):
     return cgutils.get_item_pointer(context, builder, kind, view, indices, wraparound=False)
 
 
-@_instruction
+@instruction
 def prefetch(typing_context, array, row, column):
     """Prefetch the cache line of ``array[row, column]`` without waiting for it."""
 
@@ -42,7 +42,7 @@ def prefetch(typing_context, array, row, column):
     return types.void(array, types.int64, types.int64), generate
 
 
-@_instruction
+@instruction
 def reference_at(typing_context, addresses, i, like):
     """The `references.Reference` at address ``addresses[i]``, int64, with the type of ``like``."""
 
@@ -64,7 +64,7 @@ def _own_symbol(name: str) -> str:
 let_others_run = types.ExternalFunction(_own_symbol("gpuboost_yield"), types.int32())
 
 
-@_instruction
+@instruction
 def raise_by_one(typing_context, words, i):
     """Atomically add 1 to ``words[i]``, int64, and return its previous value."""
 
@@ -75,7 +75,7 @@ def raise_by_one(typing_context, words, i):
     return types.int64(words, types.int64), generate
 
 
-@_instruction
+@instruction
 def add_to(typing_context, array, i, j, k, number):
     """Atomically add a number to ``array[i, j, k]``, int64."""
 
@@ -87,7 +87,7 @@ def add_to(typing_context, array, i, j, k, number):
     return types.void(array, types.int64, types.int64, types.int64, types.int64), generate
 
 
-@_instruction
+@instruction
 def exchange(typing_context, words, i, number):
     """Store a number in ``words[i]``, int64, and return the old one, before any `load_acquire`."""
 
@@ -98,7 +98,7 @@ def exchange(typing_context, words, i, number):
     return types.int64(words, types.int64, types.int64), generate
 
 
-@_instruction
+@instruction
 def load_acquire(typing_context, words, i):
     """The current value of ``words[i]``, int64, not read before an earlier `exchange`."""
 
@@ -109,7 +109,7 @@ def load_acquire(typing_context, words, i):
     return types.int64(words, types.int64), generate
 
 
-@_instruction
+@instruction
 def store_release(typing_context, words, i, number):
     """Store a number in ``words[i]``, int64, with release order."""
 
@@ -121,7 +121,7 @@ def store_release(typing_context, words, i, number):
     return types.void(words, types.int64, types.int64), generate
 
 
-@_instruction
+@instruction
 def add_four(typing_context, to, at, summands, row, first):
     """Add ``summands[row, first:first + 4]``, integers, to ``to[at:at + 4]``, int64."""
 

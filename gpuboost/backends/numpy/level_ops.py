@@ -199,18 +199,9 @@ class NumpyLevelOps(RowOps):
             first += len(part)
         return built
 
-    def partition(
-        self,
-        rows: RowBlock,
-        frontier: Frontier,
-        candidates: Candidates,
-        *,
-        splits: Splits,
-        accepted: np.ndarray,
-        sums: np.ndarray,
-    ) -> tuple[RowBlock, Frontier]:
-        """Partition as in `RowOps`, and link each child to its parent's histogram."""
+    def _record(
+        self, frontier: Frontier, splits: Splits, accepted: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Record the nodes of a level, and link each child to its parent's histogram."""
+        super()._record(frontier, splits, accepted, sums)
         self._histograms.descend(accepted)
-        return super().partition(
-            rows, frontier, candidates, splits=splits, accepted=accepted, sums=sums
-        )

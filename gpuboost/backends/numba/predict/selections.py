@@ -16,9 +16,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
+from gpuboost.backends.numba.intrinsics import instruction
+
 _CODE, _NUMBER = ir.IntType(8), ir.IntType(32)
 _NODES, _CODES, _RESULTS = range(3)
 
@@ -33,7 +33,7 @@ def selection(n_rows: int, n_levels: int, is_bottom: bool) -> Any:
     position less 2**depth; otherwise, it is their row of ``results``.
     """
 
-    @_instruction
+    @instruction
     def select(typing_context, nodes, codes, results, k):
         def generate(context, builder, signature, arguments):
             *arrays, k = arguments

@@ -24,10 +24,15 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from gpuboost.backends.numba.compiler import Plugin, entry, inlined
-from gpuboost.backends.numba.intrinsics import exchange, let_others_run, load_acquire, raise_by_one
+from gpuboost.backends.numba.intrinsics import (
+    exchange,
+    instruction,
+    let_others_run,
+    load_acquire,
+    raise_by_one,
+)
 from gpuboost.backends.numba.references import Reference, ReferenceType
 from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_WORDS
 
@@ -36,8 +41,6 @@ SEEN, STAYS = 0, 1  # of each thread, whose words are at FIRST_THREAD + 8 t
 MAX_THREADS = 1 << 16
 MAX_YIELDS = 1 << 12  # times that a thread yields its core before it parks: 2 to 4 ms if it is idle
 WORDS = types.Array(types.int64, 1, "C")
-
-_instruction: Any = intrinsic  # typed Any: only compiled code calls the result
 
 
 class SharedFunction:
@@ -56,7 +59,7 @@ class SharedFunction:
         return address
 
 
-@_instruction
+@instruction
 def _call(typing_context, function, record, thread, words):
     """Call a compiled function, given its address and that of its record."""
 
