@@ -13,7 +13,8 @@ import pyarrow
 import pytest
 from pyarrow import csv, feather, ipc, parquet
 
-from gpuboost.cli.tables.data import ArrayData, ArrowData, features_for
+from gpuboost.cli.models.prediction import feature_names_for
+from gpuboost.cli.tables.data import ArrayData, ArrowData
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import held_out_rows, target_of
 from gpuboost.cli.tables.write import check_output, write_columns
@@ -292,15 +293,15 @@ def test_columns_of_a_model_are_found_by_name() -> None:
         n_features_in_ = 2
 
     table = ArrowData(pyarrow.table({"a": [1], "y": [2], "b": [3]}))
-    assert features_for(Named(), table, ()).column_names == ["b", "a"]
-    assert features_for(Unnamed(), table, ["y"]).column_names == ["a", "b"]
+    assert feature_names_for(Named(), table, ()) == ["b", "a"]
+    assert feature_names_for(Unnamed(), table, ["y"]) == ["a", "b"]
     with pytest.raises(ValueError, match="2 features without names, but the table has 3 columns "):
-        features_for(Unnamed(), table, ())
+        feature_names_for(Unnamed(), table, ())
     with pytest.raises(ValueError, match="lacks 1 of the model's 2 columns: 'b'"):
-        features_for(Named(), ArrowData(table.table.select(["a", "y"])), ())
+        feature_names_for(Named(), ArrowData(table.table.select(["a", "y"])), ())
     array = ArrayData(np.array([[1.0, 2.0, 3.0]]))
     with pytest.raises(ValueError, match="2 features, but the table has 3 columns without names"):
-        features_for(Named(), array, ())
+        feature_names_for(Named(), array, ())
 
 
 def test_columns_of_an_array_are_in_the_order_of_the_features(folder: Path, run: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,15 @@ import numpy as np
 import gpuboost
 from gpuboost.cli.models.scores import evaluation_of
 from gpuboost.cli.models.training import trees_of
-from gpuboost.cli.tables.data import feature_names_for, features_for
+from gpuboost.cli.output import counted, say
+from gpuboost.cli.similar import separator_hint
+from gpuboost.cli.tables.data import DataTable
 from gpuboost.cli.tables.files import TableBatches
 from gpuboost.cli.tables.read import read_data
 from gpuboost.cli.tables.targets import weights_of
 from gpuboost.cli.tables.write import NamedColumns, joined_columns
 from gpuboost.engine.losses.links import IDENTITY
-from gpuboost.estimators.model.row_predictions import named_columns
+from gpuboost.estimators.model.row_predictions import model_columns, named_columns
 
 CLASS, PROBABILITY, RAW = "prediction", "probability", "raw"
 
@@ -102,6 +104,30 @@ def _raw(model: Any, X: Any, classes: Any) -> dict[str, np.ndarray]:
     return named_columns("raw", model.predict(X))
 
 
+def feature_names_for(model: Any, table: DataTable, excluded: Iterable[str]) -> list[str]:
+    """The columns of a table that a fitted model takes, by name, else all that are not excluded.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks columns of the model, or has another number of them.
+    """
+    known = getattr(model, "feature_names_in_", None)
+    hint = separator_hint(table.names[0]) if len(table.names) == 1 else ""
+    names = model_columns(model, table, excluded, hint)
+    if len(names) != model.n_features_in_:
+        nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
+        advice = "; leave out the others by --drop" if len(names) > model.n_features_in_ else ""
+        raise ValueError(
+            f"the model has {counted(model.n_features_in_, 'feature')}{nameless[0]}, but the table "
+            f"has {counted(len(names), 'column')}{nameless[1]} for them{advice}"
+        )
+    if known is not None and not table.has_names:
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # said here
+        say("note: the table has no names; its columns are taken in the order of the features")
+    return names
+
+
 def strings_of_model(model: Any) -> list[str]:
     """Names of the features whose categories are strings."""
     schema = trees_of(model).schema
@@ -141,7 +167,7 @@ def evaluate(path: str, given: str, columns: Mapping[str, Any], device: str) -> 
     for name in omitted:
         table.check_name(name)
     weights = None if weight is None else weights_of(table, weight)
-    X = features_for(model, table, omitted)
+    X = table.features(feature_names_for(model, table, omitted))
     found = evaluation_of(model, X, table.values(target), weights)
     report = {
         "model": path,

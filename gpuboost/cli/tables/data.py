@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.blocks.sources import is_string
-from gpuboost.cli.output import counted, say
+from gpuboost.cli.output import counted
 from gpuboost.cli.similar import near, separator_hint
 
 
@@ -207,43 +206,6 @@ def without(names: Iterable[str], excluded: Iterable[str]) -> list[str]:
     """The names that are not excluded, in their order."""
     omitted = set(excluded)
     return [name for name in names if name not in omitted]
-
-
-def features_for(model: Any, table: DataTable, excluded: Iterable[str]) -> Any:
-    """X of a table for a fitted model, see `feature_names_for`."""
-    return table.features(feature_names_for(model, table, excluded))
-
-
-def feature_names_for(model: Any, table: DataTable, excluded: Iterable[str]) -> list[str]:
-    """The columns of a table that a fitted model takes, by name, else all that are not excluded.
-
-    Raises
-    ------
-    ValueError
-        If the table lacks columns of the model, or has another number of them.
-    """
-    known = getattr(model, "feature_names_in_", None)
-    if known is not None and table.has_names:
-        missing = without(known, table.names)
-        if missing:
-            shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
-            hint = separator_hint(table.names[0]) if len(table.names) == 1 else ""
-            raise ValueError(
-                f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}{hint}"
-            )
-        return list(known)
-    names = without(table.names, excluded)
-    if len(names) != model.n_features_in_:
-        nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
-        advice = "; leave out the others by --drop" if len(names) > model.n_features_in_ else ""
-        raise ValueError(
-            f"the model has {counted(model.n_features_in_, 'feature')}{nameless[0]}, but the table "
-            f"has {counted(len(names), 'column')}{nameless[1]} for them{advice}"
-        )
-    if known is not None:
-        warnings.filterwarnings("ignore", "X does not have valid feature names")  # said here
-        say("note: the table has no names; its columns are taken in the order of the features")
-    return names
 
 
 def _check_no_missing(name: str, n_missing: int) -> None:

@@ -8,9 +8,10 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from errno import ENOENT
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from gpuboost.blocks.sources import with_wide_indices
 from gpuboost.cli.tables.read import STANDARD_STREAM, require_pyarrow
 from gpuboost.io.container import check_writable, replaced_file
+from gpuboost.io.parquet import write_tables
 
 NamedColumns = dict[str, Any]  # arrays of NumPy or columns of pyarrow
 _FORMATS = "csv, tsv, csv.gz, tsv.gz, parquet, arrow, feather or npy"
@@ -96,9 +98,9 @@ def write_columns(batches: Iterable[NamedColumns], path: str) -> None:
     is_special = os.path.exists(path) and not os.path.isfile(path)  # a pipe, which stays one
     with open(path, "wb") if is_special else replaced_file(path) as file:
         if ending == "npy":
-            np.save(file, _array_of(_joined(list(batches))))
+            np.save(file, np.concatenate(list(map(_array_of, batches))))
         elif ending in ("parquet", "arrow", "feather"):
-            _write_arrow(batches, file, ending)
+            write_tables(_tables(batches, ending), partial(_arrow_writer, file, ending))
         else:
             delimiter = "\t" if ending.startswith("tsv") else ","
             with _uncompressed(file, ending) as content:
@@ -115,19 +117,6 @@ def _uncompressed(file: IO[bytes], ending: str) -> AbstractContextManager[Any]:
 def _ending(path: str) -> str:
     found = re.search(r"\.((?:csv|tsv)(?:\.gz)?|parquet|arrow|feather|npy)$", path)
     return found[1] if found else ""
-
-
-def _joined(batches: list[NamedColumns]) -> NamedColumns:
-    """The columns of all batches."""
-    return {name: _joined_column([batch[name] for batch in batches]) for name in batches[0]}
-
-
-def _joined_column(parts: list[Any]) -> Any:
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    from pyarrow import chunked_array
-
-    return chunked_array([chunk for part in parts for chunk in part.chunks])
 
 
 def _array_of(columns: NamedColumns) -> np.ndarray:
@@ -164,24 +153,18 @@ def _write_text(batches: Iterable[NamedColumns], file: IO[str], delimiter: str) 
         writer.writerows(zip(*map(_values_of, columns.values()), strict=True))
 
 
-def _write_arrow(batches: Iterable[NamedColumns], file: IO[bytes], ending: str) -> None:
+def _tables(batches: Iterable[NamedColumns], ending: str) -> Iterator[Any]:
+    """The batches as tables of pyarrow."""
     pyarrow = require_pyarrow(f"to write {ending} files")
     known: dict[str, Any] = {}  # dictionaries of categories so far
-    writer, schema = None, None
-    with ExitStack() as stack:
-        for columns in batches:
-            table = pyarrow.table(
-                {
-                    name: pyarrow.array(own.tolist()) if isinstance(own, np.ndarray) else own
-                    for name, own in columns.items()
-                }
-            )
-            if ending != "parquet":
-                table = _with_dictionaries(table, known)
-            if writer is None:
-                schema = table.schema
-                writer = stack.enter_context(_arrow_writer(file, schema, ending))
-            writer.write_table(table.cast(schema))
+    for columns in batches:
+        parts = [
+            pyarrow.array(own.tolist()) if isinstance(own, np.ndarray) else own
+            for own in columns.values()
+        ]
+        table = pyarrow.table(parts, list(columns))
+        yield table if ending == "parquet" else _with_dictionaries(table, known)
+        del columns, parts, table
 
 
 def _with_dictionaries(table: Any, known: dict[str, Any]) -> Any:
@@ -202,7 +185,7 @@ def _with_dictionaries(table: Any, known: dict[str, Any]) -> Any:
     return table
 
 
-def _arrow_writer(file: IO[bytes], schema: Any, ending: str) -> Any:
+def _arrow_writer(file: IO[bytes], ending: str, schema: Any) -> Any:
     """The writer of a file of Parquet, or of Arrow as pyarrow's Feather files."""
     import pyarrow
     from pyarrow import ipc, parquet

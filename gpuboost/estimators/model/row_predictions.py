@@ -184,17 +184,41 @@ def _method_of(model: Any, method: str) -> Callable[[Any], Any]:
 
 def _columns_for(model: Any, rows: RowBatches, kept: Sequence[str]) -> list[str]:
     """Names of the columns that are features; also checks those that are kept."""
-    known = getattr(model, "feature_names_in_", None)
     unknown = [name for name in kept if name not in rows.names or not rows.has_names]
     if unknown:
         names = rows.names[:10] if rows.has_names else "no names"
         raise ValueError(f"keep={unknown[0]!r} is no column of the source, which has {names}")
-    if known is None or not rows.has_names:
-        return [name for name in rows.names if name not in kept]
-    missing = [name for name in known if name not in rows.names]
+    return model_columns(model, rows, kept)
+
+
+def model_columns(model: Any, table: Any, excluded: Iterable[str], advice: str = "") -> list[str]:
+    """The columns of a table that are features of a model.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model.
+    table : object
+        It has ``names``, a list, and ``has_names``, which is whether these are the table's own.
+    excluded : iterable of str
+        Names of columns that are no features; they do not matter if the model has feature names.
+    advice : str
+        The end of the message, in place of "add them".
+
+    Raises
+    ------
+    ValueError
+        The table lacks columns of the model.
+    """
+    known, omitted = getattr(model, "feature_names_in_", None), set(excluded)
+    if known is None or not table.has_names:
+        return [name for name in table.names if name not in omitted]
+    own = set(table.names)
+    missing = [name for name in known if name not in own]
     if missing:
+        shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(
-            f"the source lacks {len(missing)} of the model's {len(known)} columns: "
-            f"{', '.join(map(repr, missing[:5]))}{', ...' if len(missing) > 5 else ''}; add them"
+            f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}"
+            f"{advice or '; add them'}"
         )
     return list(known)
