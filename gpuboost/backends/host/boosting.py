@@ -177,7 +177,7 @@ class HostBooster:
         For training rows, ``column`` is the index of the tree in its round; else it is None.
         """
         if isinstance(data, np.ndarray):
-            return self.backend.apply(Ensemble.of_one(tree), data, self.task.n_threads)[:, 0]
+            return self.backend.apply(Ensemble.of((tree,)), data, self.task.n_threads)[:, 0]
         return leaves_of_codes(tree, data)
 
     def leaf_values(self, rule: LeafRule, tree: Tree, leaf: np.ndarray, column: int) -> np.ndarray:

@@ -51,7 +51,8 @@ class Ensemble(NodeArrays):
         """Concatenate finished trees, column by column, in the types of `TREE_TYPES`.
 
         If a column's arrays are slices that together cover one array of the right type, this array
-        is used without a copy.
+        is used without a copy. So is an array of a single tree. Arrays that are used become
+        read-only.
         """
         trees = tuple(trees)
         columns = {
@@ -82,13 +83,6 @@ class Ensemble(NodeArrays):
             del tree  # while the next one is awaited
         whole = {name: column.finish() for name, column in columns.items()}
         return cls(offset=offsets(n_nodes), mask_offset=offsets(n_masks), **whole)
-
-    @classmethod
-    def of_one(cls, tree: Tree) -> Ensemble:
-        """The ensemble of one tree, which shares its arrays; they become read-only."""
-        columns = {f.name: dense(getattr(tree, f.name)) for f in fields(Tree)}
-        starts = offsets([tree.node_count]), offsets([len(tree.masks)])
-        return cls(offset=starts[0], mask_offset=starts[1], **columns)
 
     def first(self, n: int) -> Ensemble:
         """The ensemble of the first ``n`` trees; its arrays are views of these."""

@@ -64,8 +64,13 @@ class JoinedColumn:
 
 
 def joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """The concatenated parts; if they are slices that cover one array of this type, the array."""
+    """The concatenated parts, of this type.
+
+    A single part is shared, and so is an array of which the parts are slices that cover it.
+    """
     whole = parts[0].base
+    if len(parts) == 1:
+        return np.asarray(parts[0], kind)
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
     return np.concatenate(parts, dtype=kind)

@@ -113,7 +113,7 @@ class BoostedRounds(FittedTrees):
             data = data.by_column()
         for number in range(self.n_rounds):
             own, trees = _used_features(data, self.ensemble.trees[number * k : (number + 1) * k])
-            parts = [Ensemble.of_one(tree) for tree in trees]
+            parts = [Ensemble.of((tree,)) for tree in trees]
             found = _sums(parts, own, backend, n_threads)
             with working_on(found):
                 total = total + found

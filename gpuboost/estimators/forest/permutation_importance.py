@@ -107,7 +107,7 @@ def permutation_work(n_samples: int, row_bytes: int, ensemble: Ensemble) -> Work
     This is an upper bound, since only some of the rows are predicted.
     """
     n_passes = sum(1 + len(split_features(tree)) for tree in ensemble.trees)
-    one = prediction_work(n_samples, row_bytes, Ensemble.of_one(ensemble.trees[0]))
+    one = prediction_work(n_samples, row_bytes, Ensemble.of((ensemble.trees[0],)))
     times = {name: n_passes * getattr(one, name) for name in ("numpy", "numba", "cuda")}
     return replace(one, **times)
 
@@ -182,7 +182,7 @@ class OutOfBagTree:
         found = np.zeros(n_features)
         if not len(self.features):
             return found
-        ensemble, weights = Ensemble.of_one(self.tree), self.targets.weights
+        ensemble, weights = Ensemble.of((self.tree,)), self.targets.weights
         times = prediction_work(len(self.values), self.values[:1].nbytes, ensemble)
         n_threads = min(n_threads, threads_that_pay(times))
 

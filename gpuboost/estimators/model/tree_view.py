@@ -197,7 +197,7 @@ class TreeView:
         MemoryError
             There is not enough memory.
         """
-        ensemble, columns = Ensemble.of_one(self._tree), self._columns(X, self._schema)
+        ensemble, columns = Ensemble.of((self._tree,)), self._columns(X, self._schema)
         row_bytes = columns.shape[1] * columns.itemsize
         backend = choose_backend("cpu", prediction_work(len(columns), row_bytes, ensemble))
         return backend.apply(ensemble, columns, 1)[:, 0].astype(np.int64)
@@ -212,7 +212,7 @@ class TreeView:
         MemoryError
             There is not enough memory.
         """
-        return node_paths(Ensemble.of_one(self._tree), self.apply(X)[:, None])
+        return node_paths(Ensemble.of((self._tree,)), self.apply(X)[:, None])
 
     def compute_partial_dependence(
         self, grid: Any, target_features: np.ndarray, out: np.ndarray
@@ -236,7 +236,7 @@ class TreeView:
         schema = select_columns(self._schema, np.asarray(target_features))
         columns[:, target_features] = self._columns(grid, schema)
         model = AdditiveModel(
-            ensemble=Ensemble.of_one(self._tree),
+            ensemble=Ensemble.of((self._tree,)),
             cover=self._tree.weight,
             first_output=np.zeros(1, dtype=np.int32),
             base=np.zeros(n_values),

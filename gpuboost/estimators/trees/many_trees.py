@@ -144,9 +144,7 @@ class ManyTrees(TreeModel):
             mapper, schema = select_bins(mapper, features), select_columns(schema, features)
         own_batch = replace(batch, trees=range(1))
         n_outputs = self._model.n_outputs
-        model = FittedTrees(
-            Ensemble.of_one(tree), mapper, schema, (own_batch,), n_outputs=n_outputs
-        )
+        model = FittedTrees(Ensemble.of((tree,)), mapper, schema, (own_batch,), n_outputs=n_outputs)
         facts = {"n_features_in_": schema.n_features, **self._facts_of_trees()}
         seed = int(tree_seeds(batch.sampler.seed, t))
         template = self._empty_tree() if batch.template is None else clone(batch.template)

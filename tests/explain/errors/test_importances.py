@@ -190,7 +190,7 @@ def test_the_device_is_chosen_for_all_passes(monkeypatch: pytest.MonkeyPatch) ->
     n_passes = sum(1 + len(set(tree.tree_.feature) - {-2}) for tree in model.estimators_)
     assert n_passes > 10
     row_bytes = X.shape[1] * X.itemsize
-    one = prediction_work(len(X), row_bytes, Ensemble.of_one(model._ensemble.trees[0]))
+    one = prediction_work(len(X), row_bytes, Ensemble.of((model._ensemble.trees[0],)))
     assert [works[0].numpy, works[0].numba, works[0].cuda] == [
         n_passes * each for each in (one.numpy, one.numba, one.cuda)
     ]
