@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from gpuboost import ExtraTreesRegressor, RandomForestClassifier
 
@@ -51,3 +52,16 @@ def test_rows_are_read_from_rows_or_columns() -> None:
                 for device in ("numpy", "numba")
             }
             assert len(found) == 1
+
+
+def test_thousands_of_sparse_features() -> None:
+    """Most features cannot split a node, so that ranks are collected several times."""
+    rng = np.random.default_rng(0)
+    X = csr_matrix(rng.random((80, 2_000)) < 0.004, dtype=np.float32)
+    y = (X[:, :50].sum(axis=1).A1 > 0).astype(np.int32)
+    for model in (RandomForestClassifier, ExtraTreesRegressor):
+        found = {
+            model(1, random_state=1, device=device).fit(X, y).fingerprint()
+            for device in ("numpy", "numba")
+        }
+        assert len(found) == 1

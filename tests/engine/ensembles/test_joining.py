@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpuboost import ExtraTreesRegressor, RandomForestClassifier
+from gpuboost import ExtraTreeRegressor, ExtraTreesRegressor, RandomForestClassifier
+from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.ensembles.joining import JoinedColumn
+from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.sparse_rows import SparseRows
 
 
@@ -69,3 +74,45 @@ def test_a_warm_start_appends_trees_of_another_size(model: Any) -> None:
     forest.set_params(n_estimators=5, max_depth=2).fit(X, y)
     again = [tree.tree_.node_count for tree in forest.estimators_]
     assert again[:3] == sizes and max(again[3:]) <= 7
+
+
+def trees_of_sizes(depths: list[int]) -> list[Tree]:
+    """Trees of these depths, whose arrays belong to no batch."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    found = []
+    for depth in depths:
+        model = ExtraTreeRegressor(max_depth=depth, random_state=depth, device="numpy")
+        tree = model.fit(X, X[:, 0])._ensemble.trees[0]
+        found.append(Tree(**{f.name: getattr(tree, f.name).copy() for f in fields(Tree)}))
+    return found
+
+
+@pytest.mark.parametrize("n_expected", [3, 4, 50])
+def test_fewer_trees_than_expected_can_come(n_expected: int) -> None:
+    trees = trees_of_sizes([5, 1, 3])
+    found = Ensemble.of_stream(iter(trees), n_expected)
+    expected = Ensemble.of(trees)
+    for f in fields(Ensemble):
+        np.testing.assert_array_equal(getattr(found, f.name), getattr(expected, f.name), f.name)
+        assert not getattr(found, f.name).flags.writeable
+
+
+def test_trees_are_released_as_they_are_joined() -> None:
+    alive: list[Any] = []
+
+    def stream() -> Iterator[Tree]:
+        for tree in trees_of_sizes([4, 4, 4, 4]):
+            kept = Tree(**{f.name: getattr(tree, f.name).copy() for f in fields(Tree)})
+            alive.append(weakref.ref(kept.threshold))
+            yield kept
+            del kept
+            assert alive[-1]() is None
+
+    assert Ensemble.of_stream(stream(), 4).n_trees == 4
+
+
+def test_an_ensemble_of_one_tree_shares_its_arrays() -> None:
+    (tree,) = trees_of_sizes([4])
+    found = Ensemble.of([tree])
+    assert found.threshold is tree.threshold and not tree.threshold.flags.writeable
