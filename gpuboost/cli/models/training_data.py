@@ -12,7 +12,7 @@ from gpuboost.blocks.limits import memory_bytes
 from gpuboost.cli.models.choice import DEFAULT_MODEL
 from gpuboost.cli.output import counted, progress, say
 from gpuboost.cli.tables.data import DataTable, without
-from gpuboost.cli.tables.files import FileData, SelectedColumns, open_table, source_of
+from gpuboost.cli.tables.files import FileData, SelectedColumns, open_table
 from gpuboost.cli.tables.targets import TableTarget, held_out_rows, target_of, weights_of
 from gpuboost.estimators.inputs.dataset import Dataset
 
@@ -143,9 +143,8 @@ def read_training_data(options: TrainOptions) -> TrainingData:
 
 def _read_valid(options: TrainOptions, table: DataTable, names: list[str]) -> LabelledRows:
     """The rows of the second table, whose columns have the types of the first."""
-    given, in_parts = str(options.valid), isinstance(table, FileData)
-    in_parts = in_parts and source_of(given) is not None
-    other = open_table(given, table.string_columns, options.has_header, in_parts)
+    strings, in_parts = table.string_columns, isinstance(table, FileData)
+    other = open_table(str(options.valid), strings, options.has_header, in_parts, required=False)
     for name in (*names, *options.omitted[:1], *([options.weight] if options.weight else [])):
         other.check_name(name)
     return _labelled(other, names, other.values(options.target), options.weight)

@@ -83,7 +83,11 @@ def open_batches(path: str, strings: Iterable[str], has_header: bool) -> TableBa
 
 
 def open_table(
-    path: str, strings: Iterable[str] = (), has_header: bool = True, in_parts: bool = False
+    path: str,
+    strings: Iterable[str] = (),
+    has_header: bool = True,
+    in_parts: bool = False,
+    required: bool = True,
 ) -> DataTable:
     """A table, of which a few columns are read at a time where possible.
 
@@ -94,7 +98,9 @@ def open_table(
     strings, has_header
         As in `read_data`.
     in_parts : bool
-        Whether a single Parquet or Arrow file is read in parts, too, and others are errors.
+        Whether a single Parquet or Arrow file is read in parts, too.
+    required : bool
+        Whether it is an error if ``in_parts``, and the table can only be read in one piece.
 
     Raises
     ------
@@ -104,7 +110,8 @@ def open_table(
         See `read_data`.
     """
     source = source_of(path)
-    if in_parts and source is None and (path == STANDARD_STREAM or os.path.exists(path)):
+    exists = path == STANDARD_STREAM or os.path.exists(path)
+    if in_parts and required and source is None and exists:
         raise ValueError(
             "--memory-limit needs Parquet or Arrow files that are not compressed by gzip, got "
             f"{shown_path(path)}; convert it to Parquet"
