@@ -15,6 +15,7 @@ from gpuboost.backends.numba.common.arguments import (
     matrix_of,
 )
 from gpuboost.backends.numba.common.constraints import constraints_of
+from gpuboost.backends.numba.common.feature_codes import codes_of
 from gpuboost.backends.numba.common.packed_words import choose_packing, fits_word
 from gpuboost.backends.numba.common.partition import partition as part_rows
 from gpuboost.backends.numba.common.records import NODE, Members, Problem, Scratch
@@ -105,7 +106,8 @@ def split(root: Root) -> np.void:
 
 @compiled
 def _partition(problem: Any, feature: int, last_left: int, rows: Any, count: int) -> int:
-    return part_rows(problem.matrix.codes, (feature, last_left, -1), None, rows, 0, count)
+    codes = codes_of(problem, rows.row[:count], feature)
+    return part_rows(codes, (last_left, -1), None, rows, 0, count)
 
 
 def partition(root: Root, feature: int, last_left: int) -> int:

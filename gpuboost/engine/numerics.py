@@ -122,7 +122,7 @@ def midway(total, a, b):
 
 
 def cell_of(x, origin, scale, first, last):
-    """The cell of equal width that holds x, a real number from ``first`` to ``last``.
+    """A number from ``first`` to ``last``, whose integer part is the cell of x.
 
     Cells have the width 1 / ``scale``, and cell 0 begins at ``origin``. Larger values never have
     smaller cells; NaN has the first. All arguments have the same type.

@@ -123,8 +123,8 @@ def test_codes_are_equal_to_numpy_s(
     if made is None:
         return
     total, found = np.zeros((n_rows, n_values)), np.empty((n_rows, len(trees)), np.int32)
-    predict_coded(made, X, total, found[:, :0], *coded_buffers(made, X.dtype))
-    predict_coded(made, X, total[:, :0], found, *coded_buffers(made, X.dtype))
+    predict_coded(made, X, total, found[:, :0], coded_buffers(made, X.dtype))
+    predict_coded(made, X, total[:, :0], found, coded_buffers(made, X.dtype))
     assert np.array_equal(total, NumpyBackend().predict(ensemble, X, 1))
     assert np.array_equal(found, NumpyBackend().apply(ensemble, X, 1))
 

@@ -114,7 +114,7 @@ def feature_names_for(model: Any, table: DataTable, excluded: Iterable[str]) -> 
     """
     known = getattr(model, "feature_names_in_", None)
     hint = separator_hint(table.names[0]) if len(table.names) == 1 else ""
-    names = model_columns(model, table, excluded, hint)
+    names = model_columns(model, table, excluded, advice=hint)
     if len(names) != model.n_features_in_:
         nameless = [" without names" * missing for missing in (known is None, not table.has_names)]
         advice = "; leave out the others by --drop" if len(names) > model.n_features_in_ else ""

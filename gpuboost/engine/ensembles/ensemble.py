@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
@@ -14,7 +14,6 @@ from gpuboost.engine.bins import BinMapper
 from gpuboost.engine.ensembles.compact import compacted, expanded, offsets
 from gpuboost.engine.ensembles.joining import JoinedColumn, joined
 from gpuboost.engine.growth.tree import TREE_TYPES, NodeArrays, Tree
-from gpuboost.engine.sparse_rows import dense
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,33 +55,36 @@ class Ensemble(NodeArrays):
         """
         trees = tuple(trees)
         columns = {
-            name: joined([dense(getattr(tree, name)) for tree in trees], kind)
+            name: joined([getattr(tree, name) for tree in trees], kind)
             for name, kind in TREE_TYPES.items()
         }
         n_nodes, n_masks = [t.node_count for t in trees], [len(t.masks) for t in trees]
         return cls(offset=offsets(n_nodes), mask_offset=offsets(n_masks), **columns)
 
     @classmethod
-    def of_stream(cls, trees: Iterable[Tree], n_trees: int) -> Ensemble:
-        """Concatenate trees as they are finished; there may be fewer than ``n_trees``.
+    def of_stream(
+        cls, trees: Iterable[Tree], n_trees: int, before: Sequence[Tree] = ()
+    ) -> Ensemble:
+        """Concatenate trees as they are finished, after the trees ``before``.
 
-        The arrays of a tree are released when they are joined. Trees whose arrays are views of
-        those of a batch are joined by `of`, since a batch is released only with its last tree.
+        There are at most ``n_trees`` in all. The arrays of a tree are released when they are
+        joined. Trees whose arrays are views of those of a batch are joined by `of`, since a batch
+        is released only with its last tree.
         """
         columns = {name: JoinedColumn(kind, n_trees) for name, kind in TREE_TYPES.items()}
-        n_nodes: list[int] = []
-        n_masks: list[int] = []
+        sizes: list[tuple[int, int]] = []
         trees = iter(trees)
-        for tree in trees:
-            if not n_nodes and tree.feature.base is not None:
-                return cls.of(chain([tree], trees))
-            n_nodes.append(tree.node_count)
-            n_masks.append(len(tree.masks))
+        for tree in chain(before, trees):
+            if len(sizes) == len(before) and tree.feature.base is not None:
+                columns.clear()
+                return cls.of(chain(before, [tree], trees))
+            sizes.append((tree.node_count, len(tree.masks)))
             for name, column in columns.items():
                 column.append(getattr(tree, name))
             del tree  # while the next one is awaited
         whole = {name: column.finish() for name, column in columns.items()}
-        return cls(offset=offsets(n_nodes), mask_offset=offsets(n_masks), **whole)
+        starts = [offsets(list(of_trees)) for of_trees in zip(*sizes, strict=True)]
+        return cls(offset=starts[0], mask_offset=starts[1], **whole)
 
     def first(self, n: int) -> Ensemble:
         """The ensemble of the first ``n`` trees; its arrays are views of these."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.sparse_rows import SparseRows
+from gpuboost.engine.sparse_rows import SparseRows, dense
 
 RESERVED = 1.25  # nodes for which memory is reserved, as a multiple of those that are expected
 
@@ -63,17 +63,20 @@ class JoinedColumn:
         return whole
 
 
-def joined(parts: list[np.ndarray], kind: type) -> np.ndarray:
-    """The concatenated parts, of this type.
+def joined(parts: list[Any], kind: type) -> np.ndarray:
+    """The concatenated parts, arrays or `SparseRows`, of this type.
 
-    A single part is shared, and so is an array of which the parts are slices that cover it.
+    A single array is shared, and so is an array of which the parts are slices that cover it.
     """
-    whole = parts[0].base
     if len(parts) == 1:
-        return np.asarray(parts[0], kind)
+        return np.asarray(dense(parts[0]), kind)
+    whole = getattr(parts[0], "base", None)
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
-    return np.concatenate(parts, dtype=kind)
+    column = JoinedColumn(kind, len(parts))
+    for part in parts:
+        column.append(part)
+    return column.finish()
 
 
 def _is_cut_into(whole: np.ndarray, parts: list[np.ndarray]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from gpuboost.backends.compiling import observed_by
@@ -130,7 +129,7 @@ def _model_of(
 ) -> FittedTrees:
     """The model of the trees of an earlier model, if there is one, and further trees."""
     old = before.ensemble.trees if before else ()
-    ensemble = Ensemble.of_stream(chain(old, trees), len(old) + len(batch.trees))
+    ensemble = Ensemble.of_stream(trees, len(old) + len(batch.trees), old)
     numbers = range(len(old), ensemble.n_trees)
     batch = replace(batch, trees=numbers, sampler=batch.sampler.drawing_only())
     batches = (*before.batches, batch) if before else (batch,)

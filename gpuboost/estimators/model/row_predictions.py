@@ -188,10 +188,12 @@ def _columns_for(model: Any, rows: RowBatches, kept: Sequence[str]) -> list[str]
     if unknown:
         names = rows.names[:10] if rows.has_names else "no names"
         raise ValueError(f"keep={unknown[0]!r} is no column of the source, which has {names}")
-    return model_columns(model, rows, kept)
+    return model_columns(model, rows, kept, what="source")
 
 
-def model_columns(model: Any, table: Any, excluded: Iterable[str], advice: str = "") -> list[str]:
+def model_columns(
+    model: Any, table: Any, excluded: Iterable[str], *, what: str = "table", advice: str = ""
+) -> list[str]:
     """The columns of a table that are features of a model.
 
     Parameters
@@ -202,6 +204,8 @@ def model_columns(model: Any, table: Any, excluded: Iterable[str], advice: str =
         It has ``names``, a list, and ``has_names``, which is whether these are the table's own.
     excluded : iterable of str
         Names of columns that are no features; they do not matter if the model has feature names.
+    what : str
+        What the message calls the table.
     advice : str
         The end of the message, in place of "add them".
 
@@ -218,7 +222,7 @@ def model_columns(model: Any, table: Any, excluded: Iterable[str], advice: str =
     if missing:
         shown = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise ValueError(
-            f"the table lacks {len(missing)} of the model's {len(known)} columns: {shown}"
+            f"the {what} lacks {len(missing)} of the model's {len(known)} columns: {shown}"
             f"{advice or '; add them'}"
         )
     return list(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import weakref
 from collections.abc import Iterator
 from dataclasses import fields
@@ -116,3 +117,17 @@ def test_an_ensemble_of_one_tree_shares_its_arrays() -> None:
     (tree,) = trees_of_sizes([4])
     found = Ensemble.of([tree])
     assert found.threshold is tree.threshold and not tree.threshold.flags.writeable
+
+
+def test_a_warm_start_needs_the_memory_of_one_model() -> None:
+    """Sparse values of many classes are written to the whole array, without dense copies."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2_000, 4)), rng.integers(0, 200, 2_000)
+    forest = RandomForestClassifier(2, warm_start=True, random_state=0, device="numba", n_jobs=1)
+    forest.fit(X, y).set_params(n_estimators=12)
+    tracemalloc.start()
+    forest.fit(X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    n_bytes = forest._ensemble.value.nbytes
+    assert n_bytes > 10e6 and peak < 1.8 * n_bytes

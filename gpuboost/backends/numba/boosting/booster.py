@@ -127,6 +127,8 @@ class NumbaBooster(HostBooster):
             return self._grow_blocks(self.grow_task(number, made, scale), made.inside is None)
         if self._levels is None:
             self._grower = DepthFirstGrower(self.grow_task(number, made, scale), self._grower)
+            if self._grower.by_row is not None:
+                self._by_row[0] = self._grower.by_row
             return [grown for _, grown in self._grower.grow_all()]
         n_trees = self.task.trees_per_round
         trees = range(number * n_trees, (number + 1) * n_trees)

@@ -19,7 +19,7 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 
-MIN_COLUMNS = 4  # of row-major codes for small nodes, whose width is a multiple of 8
+MIN_COLUMNS = 4  # whose codes are copied for small nodes: half of the width of a row, which is 8
 ROW_MAJOR_CHUNK = 1 << 14  # rows of one task
 ROW_MAJOR_BLOCK = 1 << 10  # rows that are transposed, or traverse a tree, together
 
@@ -66,13 +66,14 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     return by_row
 
 
-def pays_for_small_nodes(n_columns: int, max_depth: int) -> bool:
-    """Whether trees of this depth grow faster with `Matrix.by_row`.
+def pays_for_small_nodes(shape: tuple[int, int], max_depth: int) -> bool:
+    """Whether trees of this depth grow faster with `Matrix.by_row`, for codes (columns, n).
 
     Nodes that read it have at most a `LINE`-th of the rows (`feature_codes`), as few nodes of
-    shallow trees do. All codes of a row must fit a cache line, and half of its width must be used.
+    shallow trees do. The codes of a row must fit a cache line, and be half of the row's width.
     """
-    return max_depth >= LINE.bit_length() and MIN_COLUMNS <= n_columns <= LINE
+    n_columns, n = shape
+    return n >= LINE and max_depth >= LINE.bit_length() and MIN_COLUMNS <= n_columns <= LINE
 
 
 @inlined

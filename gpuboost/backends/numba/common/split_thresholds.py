@@ -59,7 +59,10 @@ def last_bin_below(center, low, high, threshold):
 
 @inlined
 def _count_up_to(center, first, last, size, threshold):
-    """Of every ``size``-th bin after ``first``, up to ``last``, those with such a centre."""
+    """Count bins first + size, first + 2 size and so on, whose centre is at most the threshold.
+
+    These are at most `GROUP` - 1 bins, none of them beyond ``last``.
+    """
     n = 0
     for k in range(1, GROUP):
         at = first + size * k

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -174,6 +175,11 @@ class DepthFirstGrower:
         Grower of another task with the same matrix, constraints, criterion and channels. If trees
         grow on the calling thread alone, its buffers are reused. With several threads they are not,
         because `map_in_order` starts new threads for each task.
+
+    Attributes
+    ----------
+    by_row : uint8 (n, width) or None
+        Row-major codes for small nodes; None if they do not pay, or do not fit in memory.
     """
 
     def __init__(self, task: GrowTask, earlier: DepthFirstGrower | None = None) -> None:
@@ -182,9 +188,12 @@ class DepthFirstGrower:
             n_features = task.matrix.n_features
             by_entries = searches_entries(task.options, n_features, task.target.n_channels)
             matrix = matrix_of(task.matrix, as_stored=True, entries_by_row=by_entries)
-            if pays_for_small_nodes(len(matrix.codes), int(task.options.max_depth)):
-                by_row = row_major(matrix.codes, ThreadPool(task.n_threads))
-                matrix = matrix._replace(by_row=by_row.reshape(-1), row_width=by_row.shape[1])
+            self.by_row = None
+            if pays_for_small_nodes(matrix.codes.shape, int(task.options.deepest)):
+                with suppress(MemoryError):
+                    self.by_row = row_major(matrix.codes, ThreadPool(task.n_threads))
+                    own = {"by_row": self.by_row.reshape(-1), "row_width": self.by_row.shape[1]}
+                    matrix = matrix._replace(**own)
             n_entries = len(matrix.codes_by_row)
             self._sizes = Sizes(
                 n_samples=task.matrix.n_samples,
@@ -198,7 +207,8 @@ class DepthFirstGrower:
             self.constraints, self._plugins = by_reference(constraints), NO_PLUGINS
             self._local = threading.local()
         else:
-            self.matrix, self.constraints = earlier.matrix, earlier.constraints
+            self.matrix, self.by_row = earlier.matrix, earlier.by_row
+            self.constraints = earlier.constraints
             self._plugins, self._local = earlier._plugins, earlier._local
             self._sizes = earlier._sizes
         self._largest_value = 1

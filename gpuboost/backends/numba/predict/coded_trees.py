@@ -133,14 +133,13 @@ def _select(nodes, codes, results):
 
 
 @entry
-def predict_coded(trees, X, total, found, codes, results, values, numbers, sums):
+def predict_coded(trees, X, total, found, buffers):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
     If ``found`` (rows, trees) is not empty, store the leaves, numbered within their original tree,
-    there instead. The other arguments are those of `coded_buffers`: ``codes`` (see the module),
-    ``results`` (2**depth, `CODED_BLOCK`), ``values`` and ``numbers`` (`CODED_BLOCK`,), and ``sums``
-    (values, `CODED_BLOCK`).
+    there instead. ``buffers`` are those of `coded_buffers`.
     """
+    codes, results, values, numbers, sums = buffers
     n_values = total.shape[1]
     for start in range(0, X.shape[0], CODED_BLOCK):
         n = min(CODED_BLOCK, X.shape[0] - start)
@@ -164,7 +163,11 @@ def predict_coded(trees, X, total, found, codes, results, values, numbers, sums)
 
 
 def coded_buffers(reference: Reference, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """Buffers of `predict_coded` for `CodedTrees` and rows of ``dtype``."""
+    """Buffers of `predict_coded` for `CodedTrees` and rows of ``dtype``.
+
+    They are the codes (see the module), results (2**depth, `CODED_BLOCK`), values and numbers
+    (`CODED_BLOCK`,), and sums (values, `CODED_BLOCK`).
+    """
     trees = CodedTrees(*reference.kept[1])
     return (
         np.empty(2 * len(trees.feature) * CODED_BLOCK, np.uint8),

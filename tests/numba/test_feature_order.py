@@ -36,24 +36,6 @@ def test_nodes_of_wide_tables_are_those_of_numpy(
     assert found[0].fingerprint() == found[1].fingerprint()
 
 
-def test_rows_are_read_from_rows_or_columns() -> None:
-    """Row-major codes are made for at most 64 features; small nodes read them."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((3_000, 65)).astype(np.float32)
-    X[rng.random(X.shape) < 0.1] = np.nan
-    X[:, 2] = rng.integers(0, 9, 3_000)
-    y = (np.nan_to_num(X[:, 0]) + (X[:, 2] > 4) + rng.standard_normal(3_000) > 0).astype(np.int32)
-    for n_features in (3, 4, 63, 64, 65):
-        for model in (RandomForestClassifier, ExtraTreesRegressor):
-            found = {
-                model(2, categorical_features=[2], random_state=1, device=device)
-                .fit(X[:, :n_features], y)
-                .fingerprint()
-                for device in ("numpy", "numba")
-            }
-            assert len(found) == 1
-
-
 def test_thousands_of_sparse_features() -> None:
     """Most features cannot split a node, so that ranks are collected several times."""
     rng = np.random.default_rng(0)
