@@ -73,6 +73,8 @@ def joined(parts: list[Any], kind: type) -> np.ndarray:
     whole = getattr(parts[0], "base", None)
     if isinstance(whole, np.ndarray) and whole.dtype == kind and _is_cut_into(whole, parts):
         return whole
+    if not any(isinstance(part, SparseRows) for part in parts):
+        return np.concatenate(parts, dtype=kind)
     column = JoinedColumn(kind, len(parts))
     for part in parts:
         column.append(part)
