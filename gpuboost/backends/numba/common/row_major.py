@@ -19,7 +19,7 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 
-MIN_COLUMNS = 4  # whose codes are copied for small nodes: half of the width of a row, which is 8
+MIN_COLUMNS = 4  # for row-major codes of small nodes, of which a row takes at least 8 bytes
 ROW_MAJOR_CHUNK = 1 << 14  # rows of one task
 ROW_MAJOR_BLOCK = 1 << 10  # rows that are transposed, or traverse a tree, together
 
@@ -70,7 +70,7 @@ def pays_for_small_nodes(shape: tuple[int, int], max_depth: int) -> bool:
     """Whether trees of this depth grow faster with `Matrix.by_row`, for codes (columns, n).
 
     Nodes that read it have at most a `LINE`-th of the rows (`feature_codes`), as few nodes of
-    shallow trees do. The codes of a row must fit a cache line, and be half of the row's width.
+    shallow trees do. The codes of a row must fit a cache line, and fill at least half of the row.
     """
     n_columns, n = shape
     return n >= LINE and max_depth >= LINE.bit_length() and MIN_COLUMNS <= n_columns <= LINE
