@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from gpuboost import GradientBoostingRegressor
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.boosting import level_wise_rounds as level_rounds
@@ -284,6 +286,18 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
     )
     found = assert_same_rounds(task, rounds=2)
     assert found.grows_by_levels
+
+
+def test_unlimited_depth_is_no_large_number() -> None:
+    """2**max_depth has 268 MB, and takes seconds to compute, if the depth is unlimited."""
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    model = GradientBoostingRegressor(n_estimators=2, max_depth=None, device="numba", n_jobs=1)
+    model.fit(X, X[:, :2])
+    tracemalloc.start()
+    model.fit(X, X[:, :2])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 instruction: Any = intrinsic  # typed Any: only compiled code calls the result
+COUNTED = 16  # elements that `count_up_to` compares together
 _FOR_READING, _KEEP, _DATA = 0, 3, 1
 
 
@@ -140,3 +141,21 @@ def add_four(typing_context, to, at, summands, row, first):
 
     integer = types.int64
     return types.void(to, integer, summands, integer, integer), generate
+
+
+@instruction
+def count_up_to(typing_context, table, row, first, limit):
+    """Number of elements of ``table[row, first:first + COUNTED]``, float64, up to a limit."""
+
+    def generate(context, builder, signature, arguments):
+        lanes = ir.VectorType(ir.DoubleType(), COUNTED)
+        at = _element(context, builder, signature.args[0], *arguments[:3])
+        own = builder.load(builder.bitcast(at, lanes.as_pointer()), align=8)
+        integer, none = ir.IntType(32), ir.Constant(lanes, ir.Undefined)
+        one = builder.insert_element(none, arguments[3], integer(0))
+        to_all = ir.Constant(ir.VectorType(integer, COUNTED), [0] * COUNTED)
+        limits = builder.shuffle_vector(one, none, to_all)
+        bits = builder.bitcast(builder.fcmp_ordered("<=", own, limits), ir.IntType(COUNTED))
+        return builder.zext(builder.ctpop(bits), ir.IntType(64))
+
+    return types.int64(table, types.int64, types.int64, types.float64), generate

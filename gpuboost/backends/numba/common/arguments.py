@@ -15,6 +15,7 @@ from gpuboost.backends.numba.common.records import (
     Rows,
     Scratch,
 )
+from gpuboost.backends.numba.intrinsics import COUNTED
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import BinnedMatrix, SparseCodes
 from gpuboost.engine.code_blocks import CodeBlocks
@@ -36,11 +37,15 @@ _NO_ENTRIES: dict[str, np.ndarray] = {
 
 
 def matrix_of(
-    binned: BinnedMatrix, as_stored: bool = False, entries_by_row: bool = False
+    binned: BinnedMatrix,
+    as_stored: bool = False,
+    entries_by_row: bool = False,
+    with_centers: bool = False,
 ) -> Matrix:
     """The `Matrix` of a binned matrix; it can be sparse only if ``as_stored``.
 
-    ``entries_by_row`` is whether the entries of a sparse matrix are needed row by row, too.
+    ``entries_by_row`` is whether the entries of a sparse matrix are needed row by row, too, and
+    ``with_centers`` whether the centres of bins are needed.
     """
     mapper, stored = binned.mapper, binned.stored
     if isinstance(stored, CodeBlocks) or (
@@ -52,6 +57,9 @@ def matrix_of(
         entries = _entries_of(stored, entries_by_row)
         stored = np.zeros((0, stored.n_samples), np.uint8)
     codes = contiguous(stored, np.uint8)
+    centers = np.full((mapper.n_features if with_centers else 0, 256), np.inf)
+    if with_centers:
+        centers[:, : mapper.missing_code] = mapper.padded(mapper.centers)
     return Matrix(
         codes=codes,
         by_column=codes.reshape(-1),
@@ -59,8 +67,8 @@ def matrix_of(
         row_width=0,
         **entries,
         n_bins=contiguous(mapper.n_bins, np.int64),
-        first_bin=mapper.first,
-        centers=mapper.centers,
+        centers=centers,
+        group_centers=np.ascontiguousarray(centers[:, ::COUNTED]),
         has_missing=contiguous(binned.n_missing > 0, np.bool_),
         is_categorical=contiguous(mapper.is_categorical, np.bool_),
         missing_code=int(mapper.missing_code),

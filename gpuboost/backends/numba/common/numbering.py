@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,52 +13,50 @@ from gpuboost.backends.numba.common.packed_words import gradient_of, hessian_of
 from gpuboost.backends.numba.compiler import NAN, helper, inlined
 from gpuboost.engine.task import LEAF, GrownTree
 
-# A node of a `GrownTree`: its columns from ``feature`` to ``hessian``, without the masks, and the
-# position of its first row (see `records.NODE`).
-GROWN_NODE = np.dtype(
-    [
-        ("draw", np.float64),
-        ("gain", np.float64),
-        ("start", np.int64),
-        ("count", np.int64),
-        ("hessian", np.int64),
-        ("feature", np.int32),
-        ("left", np.int32),
-        ("category", np.int32),
-        ("bin", np.int16),
-        ("next_bin", np.int16),
-        ("missing", np.int8),
-    ],
-    align=True,
-)
-
 
 class TreeColumns(NamedTuple):
-    """Buffers for the columns of one `GrownTree`.
+    """Buffers for the columns of one `GrownTree`, whose nodes are in breadth-first order.
 
     Attributes
     ----------
     order : int32 (m,)
-        The nodes in breadth-first order, by their numbers during growth.
-    nodes : GROWN_NODE (m,)
-        The nodes in that order.
+        The nodes in this order, by their numbers during growth.
     masks : uint32 (m, 16), or (0, 16) without categorical features
-        Masks of the categorical splits, in the same order.
+        Masks of the categorical splits, in this order.
     sums : int64 (m, s)
         Sums of the rows of each node, initially zero.
+    draw, gain, ... : as in `GrownTree`
     """
 
     order: np.ndarray
-    nodes: np.ndarray
+    draw: np.ndarray
+    gain: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]
+    hessian: np.ndarray
+    feature: np.ndarray
+    left: np.ndarray
+    category: np.ndarray
+    bin: np.ndarray
+    next_bin: np.ndarray
+    missing: np.ndarray
     masks: np.ndarray
     sums: np.ndarray
+
+
+COLUMN_TYPES: dict[str, Any] = {
+    "order": np.int32,
+    **dict.fromkeys(("draw", "gain"), np.float64),
+    **dict.fromkeys(("count", "hessian"), np.int64),
+    **dict.fromkeys(("feature", "left", "category"), np.int32),
+    **dict.fromkeys(("bin", "next_bin"), np.int16),
+    "missing": np.int8,
+}
 
 
 def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumns:
     """Buffers for a tree of ``n_nodes`` nodes with ``n_sums`` sums each."""
     return TreeColumns(
-        order=np.empty(n_nodes, np.int32),
-        nodes=np.empty(n_nodes, GROWN_NODE),
+        **{name: np.empty(n_nodes, kind) for name, kind in COLUMN_TYPES.items()},
         masks=np.empty((n_nodes if any_categorical else 0, 16), np.uint32),
         sums=np.zeros((n_nodes, n_sums), np.int64),
     )
@@ -66,9 +64,9 @@ def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumn
 
 def grown_tree(tree: TreeColumns, n_masks: int) -> GrownTree:
     """The tree in filled buffers, whose first ``n_masks`` masks are used."""
-    names = set(GROWN_NODE.names or ()) - {"start"}
-    columns = {name: tree.nodes[name].copy() for name in names}
-    return GrownTree(**columns, masks=tree.masks[:n_masks].copy(), sums=tree.sums)
+    columns = tree._asdict() | {"masks": tree.masks[:n_masks].copy()}
+    del columns["order"]
+    return GrownTree(**columns)
 
 
 @inlined
@@ -90,34 +88,34 @@ def breadth_first(nodes, n_nodes, order):
 
 @helper
 def number_nodes(nodes, masks, tree):
-    """Fill ``order``, ``nodes`` and ``masks`` of `TreeColumns`; return the number of masks."""
+    """Fill all of `TreeColumns` but the sums; return the number of masks."""
     order, n_masks, reached = tree.order, 0, np.int64(1)
     order[0] = 0
     for i in range(order.size):
-        node, own = nodes[order[i]], tree.nodes[i]
-        own.start, own.count, own.hessian = node.start, node.count, node.hessian
-        own.feature, own.left, own.missing, own.category = LEAF, 0, 0, -1
-        own.bin, own.next_bin, own.draw, own.gain = 0, 0, NAN, 0.0
+        node = nodes[order[i]]
+        tree.count[i], tree.hessian[i] = node.count, node.hessian
+        tree.feature[i], tree.left[i], tree.missing[i], tree.category[i] = LEAF, 0, 0, -1
+        tree.bin[i], tree.next_bin[i], tree.draw[i], tree.gain[i] = 0, 0, NAN, 0.0
         if node.left == 0:
             continue
-        own.feature, own.left = node.feature, reached
+        tree.feature[i], tree.left[i] = node.feature, reached
         reached = _add_children(node, order, reached)
-        own.bin, own.next_bin, own.draw = node.bin, node.next_bin, node.draw
-        own.missing, own.gain = node.missing, node.gain
+        tree.bin[i], tree.next_bin[i], tree.draw[i] = node.bin, node.next_bin, node.draw
+        tree.missing[i], tree.gain[i] = node.missing, node.gain
         if node.category >= 0:
             for word in range(masks.shape[1]):
                 tree.masks[n_masks, word] = masks[node.category, word]
-            own.category = n_masks
+            tree.category[i] = n_masks
             n_masks += 1
     return n_masks
 
 
 @helper
-def leaf_sums(tree, targets, rows, packing, one_channel):
+def leaf_sums(tree, nodes, targets, rows, packing, one_channel):
     """Fill `TreeColumns.sums`: leaves are summed over their rows, parents over children."""
-    for i in range(tree.nodes.size):
-        if tree.nodes[i].left == 0:
-            _add_rows(tree.sums, i, tree.nodes[i], targets, rows, packing, one_channel)
+    for i in range(tree.order.size):
+        if tree.left[i] == 0:
+            _add_rows(tree.sums, i, nodes[tree.order[i]], targets, rows, packing, one_channel)
     add_up(tree)
 
 
@@ -126,7 +124,7 @@ def add_up(tree):
     """Set the sums of parents; children come after their parent, so one backward pass is enough."""
     sums = tree.sums
     for i in range(tree.order.size - 1, -1, -1):
-        left = tree.nodes[i].left
+        left = tree.left[i]
         if left > 0:
             for column in range(sums.shape[1]):
                 sums[i, column] = sums[left, column] + sums[left + 1, column]

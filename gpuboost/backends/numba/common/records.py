@@ -79,10 +79,9 @@ class Matrix(NamedTuple):
         unless `sparse_search` needs them.
     n_bins : int64 (F,)
         Number of value bins.
-    first_bin : int64 (F + 1,)
-        The first bin of each feature in ``centers``.
-    centers : float64 (n_bins.sum(),)
-        Centre of each value bin, feature by feature.
+    centers, group_centers : float64 (F, 256) and (F, 16), or no rows
+        Centre of each value bin, padded with values that are not smaller, and of every 16th bin;
+        only for random thresholds.
     has_missing, is_categorical : bool (F,)
         Whether each feature has missing values, and whether it is categorical.
     missing_code : int
@@ -103,8 +102,8 @@ class Matrix(NamedTuple):
     features_by_row: np.ndarray
     codes_by_row: np.ndarray
     n_bins: np.ndarray
-    first_bin: np.ndarray
     centers: np.ndarray
+    group_centers: np.ndarray
     has_missing: np.ndarray
     is_categorical: np.ndarray
     missing_code: int

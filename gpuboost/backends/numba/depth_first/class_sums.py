@@ -88,7 +88,7 @@ def sum_classes(targets, rows, tree, columns, entries):
     start, last = entries.start, columns.order.size
     start[last] = entries.column.size
     for i in range(last - 1, -1, -1):
-        left = columns.nodes[i].left
+        left = columns.left[i]
         if left > 0:
             start[i] = _merge(entries, left, start[i + 1])
         else:

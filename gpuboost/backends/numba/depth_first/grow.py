@@ -183,5 +183,5 @@ def collect(problem, channels, targets, rows, tree, columns):
     n_masks = number_nodes(tree.nodes, tree.masks, columns)
     if columns.sums.size and not problem.limits.by_median:
         packing = row_packing(problem, channels)
-        leaf_sums(columns, targets, rows, packing, channels is None)
+        leaf_sums(columns, tree.nodes, targets, rows, packing, channels is None)
     return n_masks

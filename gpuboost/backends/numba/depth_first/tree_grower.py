@@ -187,7 +187,12 @@ class DepthFirstGrower:
         if earlier is None:
             n_features = task.matrix.n_features
             by_entries = searches_entries(task.options, n_features, task.target.n_channels)
-            matrix = matrix_of(task.matrix, as_stored=True, entries_by_row=by_entries)
+            matrix = matrix_of(
+                task.matrix,
+                as_stored=True,
+                entries_by_row=by_entries,
+                with_centers=bool(task.options.random_thresholds),
+            )
             self.by_row = None
             if pays_for_small_nodes(matrix.codes.shape, int(task.options.deepest)):
                 with suppress(MemoryError):

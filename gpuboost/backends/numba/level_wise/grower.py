@@ -157,7 +157,7 @@ class Shape:
         elif self.small:
             maximum = max(2 * (self.n_samples // self.small), 1)
         else:
-            maximum = 2 ** max(self.depth - 1, 0)
+            maximum = 2 ** min(max(self.depth - 1, 0), _ENDLESS)
         return self.n_trees * min(maximum, self.n_samples)
 
     @property

@@ -45,9 +45,8 @@ def collect_ranks(scratch, n, lowest, last):
     collected[size:padded] = LAST_RANK
     for p in range(size):
         rank, smaller = collected[p], np.int64(0)
-        for block in range(0, padded, LANES):
-            for lane in range(LANES):
-                smaller += np.int64(collected[block + lane] < rank)
+        for q in range(np.uint64(padded)):  # unsigned, so that vector units compare
+            smaller += np.int64(collected[q] < rank)
         scratch.sorted_ranks[smaller] = rank
     return size
 

@@ -11,8 +11,8 @@ from numba import types
 from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.common.packed_words import hessian_of
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN, Members
-from gpuboost.backends.numba.common.split_thresholds import last_bin_below
 from gpuboost.backends.numba.compiler import criteria, helper, inlined, plugin, randomness
+from gpuboost.backends.numba.intrinsics import COUNTED, count_up_to
 from gpuboost.backends.numba.splits.channels import add_row, row_packing
 from gpuboost.backends.numba.splits.histograms import (
     add_hessians,
@@ -82,6 +82,18 @@ def _sum_codes(problem, channels, members, low, high):
 
 
 @inlined
+def last_bin_up_to(matrix, feature, threshold):
+    """The last bin of a feature whose centre is at most the threshold, or -1.
+
+    The group of bins is found first, then the bin. No branch depends on the threshold, since the
+    processor would guess wrong half of the time.
+    """
+    group = count_up_to(matrix.group_centers, feature, np.int64(0), threshold) - 1
+    first = COUNTED * max(group, 0)
+    return first + count_up_to(matrix.centers, feature, first, threshold) - 1
+
+
+@inlined
 def _plain_candidate(problem, node):
     """Result of `best_candidate` for one candidate of one channel, VARIANCE, no missing values.
 
@@ -114,12 +126,11 @@ def evaluate_threshold(problem, channels, members, feature, rank):
         low, high = code_range(gathered, row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
-    u, first = threshold_draw(node.key, np.uint64(feature)), matrix.first_bin[feature]
-    centers = matrix.centers
-    draw = centers[first + low] * (1.0 - u) + centers[first + high] * u
+    u, centers = threshold_draw(node.key, np.uint64(feature)), matrix.centers
+    draw = centers[feature, low] * (1.0 - u) + centers[feature, high] * u
     code, following = low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
-        code = last_bin_below(centers, first + low, first + high, draw) - first
+        code = min(max(last_bin_up_to(matrix, feature, draw), low), high - 1)
         following = code + 1
     scratch.missing[:] = 0
     if is_seen:

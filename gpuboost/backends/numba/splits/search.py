@@ -127,7 +127,7 @@ def find_split(problem, channels, node, rows, words, random=None):
     perfect = np.inf
     if channels is None and ordered and is_gini and node.hessian <= PERFECT_UP_TO:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
-    lowest, share = SMALLEST_RANK, (2.0 * limits.max_features + 4.0) / n_features
+    lowest, share = SMALLEST_RANK, (1.2 * limits.max_features + 3.0) / n_features
     n_sorted, n_taken = np.int64(0), np.int64(0)
     can_split = False
     for p in range(n_features):
