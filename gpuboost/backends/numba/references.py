@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import struct
+from array import array
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -108,15 +109,15 @@ def by_reference(record: Any) -> Reference:
         keys.append(key)
         kept.append(value)
     own: Any = type(record)
-    memory = np.array(words, np.int64)
-    return Reference(_kind_of(own, tuple(keys)), memory.ctypes.data, (memory, kept))
+    memory = array("q", words)
+    return Reference(_kind_of(own, tuple(keys)), memory.buffer_info()[0], (memory, kept))
 
 
-def _first_byte(array: np.ndarray) -> int:
-    """Address of the first element; ``array.ctypes.data`` takes four times as long."""
-    if array.size and array.flags.writeable:
-        return ctypes.addressof(_BYTE.from_buffer(array))
-    return int(array.ctypes.data)
+def _first_byte(values: np.ndarray) -> int:
+    """Address of the first element; ``values.ctypes.data`` takes twice as long."""
+    if values.size and values.flags.writeable:
+        return ctypes.addressof(_BYTE.from_buffer(values))
+    return int(values.ctypes.data)
 
 
 class KeptReference:

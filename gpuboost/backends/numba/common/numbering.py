@@ -53,6 +53,9 @@ COLUMN_TYPES: dict[str, Any] = {
 }
 
 
+_GROWN_NAMES = tuple(COLUMN_TYPES)[1:]
+
+
 def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumns:
     """Buffers for a tree of ``n_nodes`` nodes with ``n_sums`` sums each."""
     return TreeColumns(
@@ -62,11 +65,13 @@ def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumn
     )
 
 
-def grown_tree(tree: TreeColumns, n_masks: int) -> GrownTree:
-    """The tree in filled buffers, whose first ``n_masks`` masks are used."""
-    columns = tree._asdict() | {"masks": tree.masks[:n_masks].copy()}
-    del columns["order"]
-    return GrownTree(**columns)
+def grown_tree(tree: TreeColumns, n_nodes: int, n_masks: int) -> GrownTree:
+    """The tree of ``n_nodes`` nodes in filled buffers, which are copied if they are larger."""
+    _, *columns, masks, sums = tree
+    if n_nodes < len(sums):
+        columns, sums = [column[:n_nodes].copy() for column in columns], sums[:n_nodes].copy()
+    own = dict(zip(_GROWN_NAMES, columns, strict=True))
+    return GrownTree(**own, masks=masks[:n_masks].copy(), sums=sums)
 
 
 @inlined
@@ -87,11 +92,11 @@ def breadth_first(nodes, n_nodes, order):
 
 
 @helper
-def number_nodes(nodes, masks, tree):
+def number_nodes(nodes, n_nodes, masks, tree):
     """Fill all of `TreeColumns` but the sums; return the number of masks."""
     order, n_masks, reached = tree.order, 0, np.int64(1)
     order[0] = 0
-    for i in range(order.size):
+    for i in range(n_nodes):
         node = nodes[order[i]]
         tree.count[i], tree.hessian[i] = node.count, node.hessian
         tree.feature[i], tree.left[i], tree.missing[i], tree.category[i] = LEAF, 0, 0, -1
@@ -116,14 +121,14 @@ def leaf_sums(tree, nodes, targets, rows, packing, one_channel):
     for i in range(tree.order.size):
         if tree.left[i] == 0:
             _add_rows(tree.sums, i, nodes[tree.order[i]], targets, rows, packing, one_channel)
-    add_up(tree)
+    add_up(tree, tree.order.size)
 
 
 @inlined
-def add_up(tree):
+def add_up(tree, n_nodes):
     """Set the sums of parents; children come after their parent, so one backward pass is enough."""
     sums = tree.sums
-    for i in range(tree.order.size - 1, -1, -1):
+    for i in range(n_nodes - 1, -1, -1):
         left = tree.left[i]
         if left > 0:
             for column in range(sums.shape[1]):

@@ -180,7 +180,7 @@ def collect(problem, channels, targets, rows, tree, columns):
     The sums of a tree of medians are left to `medians.sum_medians`. `TreeColumns.sums` is empty if
     sums are sparse, which `class_sums.sum_classes` computes.
     """
-    n_masks = number_nodes(tree.nodes, tree.masks, columns)
+    n_masks = number_nodes(tree.nodes, columns.order.size, tree.masks, columns)
     if columns.sums.size and not problem.limits.by_median:
         packing = row_packing(problem, channels)
         leaf_sums(columns, tree.nodes, targets, rows, packing, channels is None)

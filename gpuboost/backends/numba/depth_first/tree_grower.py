@@ -291,7 +291,7 @@ class DepthFirstGrower:
         n_masks = collect(*given, tree, filled)
         if self.task.target.by_median:
             sum_medians(*given, tree, filled)
-        grown = grown_tree(columns, n_masks)
+        grown = grown_tree(columns, len(nodes), n_masks)
         if entries is None:
             return grown
         first = sum_classes(*given[2:], tree, filled, by_reference(entries))

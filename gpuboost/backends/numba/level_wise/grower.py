@@ -294,6 +294,8 @@ class LevelGrower:
             own = [make_channels(shape.n_channels) for _ in self._channels]
             self._channels = [by_reference(each) for each in own]
         self._addresses = np.zeros(shape.n_threads, np.int64)
+        self._columns = make_columns(0, shape.n_leaf_sums, shape.categorical)
+        self._of_columns = by_reference(self._columns)
         self._samples, self._leaves, self._shared = (KeptReference() for _ in range(3))
 
     def plugins(self, problem: ReferenceType, limits: Limits, columns: FeatureBundles) -> Reference:
@@ -347,7 +349,9 @@ class LevelGrower:
         trees = []
         for tree in range(shape.n_trees):
             n_nodes = int(state.n_nodes[tree])
-            columns = make_columns(n_nodes, shape.n_leaf_sums, shape.categorical)
-            given = self._state, of_leaves, tree, shape.capacity, by_reference(columns)
-            trees.append(grown_tree(columns, collect(*given)))
+            if n_nodes > len(self._columns.order):
+                self._columns = make_columns(2 * n_nodes, shape.n_leaf_sums, shape.categorical)
+                self._of_columns = by_reference(self._columns)
+            n_masks = collect(self._state, of_leaves, tree, shape.capacity, self._of_columns)
+            trees.append(grown_tree(self._columns, n_nodes, n_masks))
         return trees

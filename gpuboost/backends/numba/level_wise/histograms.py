@@ -100,7 +100,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 @inlined
 def _flush_words(partial, bits, totals, is_first):
     """Add partial sums to the totals (or set these if ``is_first``); zero the partial sums."""
-    mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), totals[0], totals[1]
+    mask, (gradient, hessian) = (np.int64(1) << bits) - np.int64(1), totals
     for j in range(gradient.size):
         word = partial[j]
         partial[j] = 0
@@ -110,7 +110,7 @@ def _flush_words(partial, bits, totals, is_first):
 
 @helper
 def sum_words(samples, tree, rows, tile, partial, totals):
-    """Set ``totals`` (fields, cells of a tile) to the sums of the rows' gradients and hessians."""
+    """Set ``totals``, the cells of a tile, to sums of the rows' gradients and of their hessians."""
     bits = np.int64(samples.hessian_bits)
     free_g = (np.int64(1) << (63 - bits)) - 1 - ROWS_PER_CHECK * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - ROWS_PER_CHECK * samples.max_hessian
@@ -127,11 +127,11 @@ def sum_words(samples, tree, rows, tile, partial, totals):
 
 
 @helper
-def count_rows(samples, tree, rows, tile, partial, totals):
+def count_rows(samples, tree, rows, tile, partial, counts):
     """Count the rows in each cell of a tile."""
     _add_rows(samples, tree, rows, tile, partial, True)
-    for j in range(totals.shape[1]):
-        totals[2, j] = partial[j]
+    for j in range(counts.size):
+        counts[j] = partial[j]
         partial[j] = 0
 
 
@@ -158,14 +158,15 @@ def sum_chunk(samples, state, work, partial, at, tile):
     pair = work.pairs[chunk.owner]
     rows = state.row[state.nodes[pair.summed].depth & 1, chunk.start : chunk.stop]
     columns, width = tile_columns(samples, tile), BINS * samples.summands.shape[1]
-    histogram_slot = histogram_slot_of(work, chunk.owner, at - pair.first_chunk)
-    totals = work.histograms[histogram_slot, :, columns[0] * width : columns[1] * width]
+    histogram = work.histograms[histogram_slot_of(work, chunk.owner, at - pair.first_chunk)]
+    first, last = columns[0] * width, columns[1] * width
     if samples.summands.size:
-        sum_rows(samples, rows, columns, totals[0])
+        sum_rows(samples, rows, columns, histogram[0, first:last])
         return
+    totals = histogram[0, first:last], histogram[1, first:last]  # contiguous, for vector units
     sum_words(samples, pair.tree, rows, tile, partial, totals)
-    if totals.shape[0] > 2:
-        count_rows(samples, pair.tree, rows, tile, partial, totals)
+    if histogram.shape[0] > 2:
+        count_rows(samples, pair.tree, rows, tile, partial, histogram[2, first:last])
 
 
 @helper

@@ -332,12 +332,13 @@ def list_ends(problem, state, work, capacities):
 
 @entry
 def collect(state, leaves, tree, capacity, columns):
-    """Fill the `TreeColumns` of one tree; return the number of masks."""
-    first, sums = tree * capacity, columns.sums
+    """Fill the `TreeColumns` of one tree, which can have more room; return the number of masks."""
+    first, n_nodes, sums = tree * capacity, state.n_nodes[tree], columns.sums
+    sums[:n_nodes] = 0
     for table in range(leaves.sums.shape[0]):
-        for i in range(columns.order.size):
+        for i in range(n_nodes):
             for column in range(sums.shape[1]):
                 sums[i, column] += leaves.sums[table, first + i, column]
-    n_masks = number_nodes(state.nodes[first : first + capacity], state.masks, columns)
-    add_up(columns)
+    n_masks = number_nodes(state.nodes[first : first + capacity], n_nodes, state.masks, columns)
+    add_up(columns, n_nodes)
     return n_masks
