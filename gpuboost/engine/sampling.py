@@ -28,6 +28,7 @@ from gpuboost.engine.numerics import log
 from gpuboost.engine.targets import TreeRows
 
 _SEED_STEP = 0x9E3779B1  # a prime near 2**32 / golden ratio
+_DRAWN_TOGETHER = 1 << 14  # so many draws stay in the cache; all at once take 1.6 times as long
 FACTOR_BITS = 40  # factors below 2**-40 of the largest, which leaf sums would lose, become 0
 ALL_ROWS, WITH_REPLACEMENT, WITHOUT_REPLACEMENT = "all", "bootstrap", "subset"
 
@@ -243,13 +244,13 @@ class RowSampler:
         if self.method == WITH_REPLACEMENT:
             key = randomness.stream_key(self.seed, randomness.DRAW_ROWS, tree)
             total = np.uint64(self.n_samples) if self.cumulative is None else self.cumulative[-1]
-            # In parts that stay in the cache: 1.6 ms instead of 2.5 ms for 100,000 rows.
-            parts = np.array_split(np.arange(self.n_draws, dtype=np.uint64), self.n_draws >> 14 | 1)
+            index = np.arange(self.n_draws, dtype=np.uint64)
+            parts = np.array_split(index, self.n_draws // _DRAWN_TOGETHER + 1)
             words = (randomness.hash_index(key, part) for part in parts)
-            rows = np.concatenate([randomness.multiply_high(own, total) for own in words])
+            rows = drawn = np.concatenate([randomness.multiply_high(own, total) for own in words])
             if self.cumulative is not None:
                 # Sorting makes memory accesses sequential: 3 ms instead of 36 ms for 100,000 rows.
-                rows = np.searchsorted(self.cumulative, np.sort(rows), side="right")
+                rows = np.searchsorted(self.cumulative, np.sort(drawn), side="right")
             return np.bincount(rows.astype(np.int64), minlength=self.n_samples).astype(np.int32)
         key = randomness.stream_key(self.seed, randomness.KEEP_ROWS, tree)
         return smallest(self._row_order(key), self.n_draws).astype(np.int32)
@@ -287,8 +288,7 @@ class RowSampler:
 def balanced_weights(counts: np.ndarray) -> np.ndarray:
     """Weights n / (k * count) of the k classes that occur, 0 of others; n is the sum of counts."""
     present = counts > 0
-    weights = np.zeros(len(counts), dtype=np.float64)
-    total = float(counts.sum())
+    weights, total = np.zeros(len(counts), dtype=np.float64), float(counts.sum())
     weights[present] = total / (np.count_nonzero(present) * counts[present].astype(np.float64))
     return weights
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import tracemalloc
 
 import numba
 import numpy as np
 import pytest
+from scipy.sparse import random_array
 
-from gpuboost.backends.numba.intrinsics import COUNTED
+from gpuboost import ExtraTreesClassifier
+from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.splits.random_thresholds import last_bin_up_to
+from gpuboost.data.binning import bin_columns, fit_bin_mapper
 
-MAX_BINS = COUNTED**2 - 1
-
-
-class Centers(NamedTuple):
-    centers: np.ndarray
-    group_centers: np.ndarray
+N_BINS = (1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 128, 240, 254, 255)
 
 
 @numba.njit(pipeline_class=EntryCompiler, _nrt=False)
@@ -27,26 +25,31 @@ def find_bins(matrix, feature, thresholds, found):
         found[i] = last_bin_up_to(matrix, feature, thresholds[i])
 
 
-def bins_of(own: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Bins of the middle one of three features; those of the others would mislead."""
-    table = np.full((3, COUNTED**2), -9.0)
-    table[1, :] = own[-1]
-    table[1, : len(own)] = own
-    matrix = by_reference(Centers(table, np.ascontiguousarray(table[:, ::COUNTED])))
-    found = np.empty(thresholds.size, np.int64)
-    find_bins(matrix, np.int64(1), thresholds, found)
-    return found
-
-
-@pytest.mark.parametrize("n_bins", [1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 128, 240, 254, MAX_BINS])
-def test_thresholds_at_between_and_beyond_the_centres(n_bins: int) -> None:
-    own = np.unique(np.random.default_rng(n_bins).standard_normal(2 * n_bins))[:n_bins]
+@pytest.mark.parametrize("feature", range(len(N_BINS)))
+def test_thresholds_at_between_and_beyond_the_centres(feature: int) -> None:
+    """Features with all numbers of bins lie side by side in one table."""
+    rng = np.random.default_rng(0)
+    values = [np.unique(rng.standard_normal(3 * n))[:n] for n in N_BINS]
+    X = np.stack([own[np.arange(300) % len(own)] for own in values], axis=1)
+    mapper = fit_bin_mapper(X, np.zeros(len(N_BINS), bool))
+    assert mapper.n_bins.tolist() == list(N_BINS)
+    matrix = by_reference(matrix_of(bin_columns(X, mapper), with_centers=True))
+    own = mapper.centers[mapper.first[feature] : mapper.first[feature + 1]]
     around = [np.nextafter(own, way) for way in (-np.inf, np.inf)]
-    thresholds = np.concatenate([own, *around, [-np.inf, np.inf], (own[1:] + own[:-1]) / 2])
-    expected = np.searchsorted(own, thresholds, side="right") - 1
-    assert np.array_equal(np.minimum(bins_of(own, thresholds), n_bins - 1), expected)
+    thresholds = np.concatenate([own, *around, [-1e300, 1e300], (own[1:] + own[:-1]) / 2])
+    found = np.empty(thresholds.size, np.int64)
+    find_bins(matrix, np.int64(feature), thresholds, found)
+    assert np.array_equal(found, np.searchsorted(own, thresholds, side="right") - 1)
 
 
-def test_bins_of_equal_centres_count_as_one() -> None:
-    own = np.array([0.0, 1.0, 1.0, 1.0, 2.0])
-    assert bins_of(own, np.array([-0.5, 0.5, 1.0, 1.5])).tolist() == [-1, 0, 3, 3]
+def test_features_with_few_bins_take_little_memory() -> None:
+    """A feature takes as many centres as its bins need, not those of 255 bins (2 kB)."""
+    X = random_array((100, 20_000), density=0.002, format="csr", dtype=np.float32, rng=0)
+    y = np.arange(100) % 2
+    model = ExtraTreesClassifier(2, max_features="sqrt", device="numba", n_jobs=1, random_state=0)
+    model.fit(X, y)
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000 * X.shape[1]

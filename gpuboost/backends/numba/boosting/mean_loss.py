@@ -85,11 +85,8 @@ def _sum_planes(given, first, last, sums):
     """Sums of the two planes of value times weight."""
     exponent, values = given.exponent[0], given.values[first:last]
     half = exponent // 2
-    scale, other, low_scale = (
-        _power_of_two(half),
-        _power_of_two(exponent - half),
-        _power_of_two(given.bits),
-    )
+    scale, other = _power_of_two(half), _power_of_two(exponent - half)
+    low_scale = _power_of_two(given.bits)
     high_sum, low_sum = np.int64(0), np.int64(0)
     weights, is_weighted = given.weights, given.weights.size > 0
     for i in range(values.size):

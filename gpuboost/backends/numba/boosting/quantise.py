@@ -88,12 +88,8 @@ class RowWords(NamedTuple):
 @inlined
 def _pack_chunk(given, tree, first, last):
     """Pack the gradients and hessians of some of the rows in a tree."""
-    gradient, word, scales, bits = (
-        given.gradient[tree],
-        given.word[tree],
-        given.scales,
-        given.bits[0],
-    )
+    gradient, word = given.gradient[tree], given.word[tree]
+    scales, bits = given.scales, given.bits[0]
     hessian = given.hessian[tree if given.hessian.shape[0] > 1 else 0]
     if given.whole.size:
         for j in range(first, last):
@@ -114,12 +110,8 @@ def _pack_chunk(given, tree, first, last):
 @helper
 def _fill_summands(given, first, last):
     """Fill the summands and the order of some rows; return the sum of their integer hessians."""
-    gradient, hessian, summands, scales = (
-        given.gradient,
-        given.hessian,
-        given.summands,
-        given.scales,
-    )
+    gradient, hessian = given.gradient, given.hessian
+    summands, scales = given.summands, given.scales
     n_channels, share, total = gradient.shape[0], 1.0 / hessian.shape[0], np.int64(0)
     for j in range(first, last):
         i = np.int64(given.inside[j]) if given.inside.size else np.int64(j)

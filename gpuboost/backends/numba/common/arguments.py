@@ -17,13 +17,14 @@ from gpuboost.backends.numba.common.records import (
 )
 from gpuboost.backends.numba.intrinsics import COUNTED
 from gpuboost.backends.numba.threads.map import contiguous
-from gpuboost.engine.bins import BinnedMatrix, SparseCodes
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, SparseCodes
 from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.criteria import CRITERIA
 from gpuboost.engine.growth.policy import smallest_hessian
 from gpuboost.engine.targets import Target, TreeRows
 from gpuboost.engine.task import TreeOptions
 
+_NO_CENTERS = np.zeros((0, COUNTED)), np.zeros(0, np.int64)
 # The fields of `Matrix` for the entries of a dense matrix.
 _NO_ENTRIES: dict[str, np.ndarray] = {
     "first_entry": np.zeros(0, np.int64),
@@ -44,8 +45,8 @@ def matrix_of(
 ) -> Matrix:
     """The `Matrix` of a binned matrix; it can be sparse only if ``as_stored``.
 
-    ``entries_by_row`` is whether the entries of a sparse matrix are needed row by row, too, and
-    ``with_centers`` whether the centres of bins are needed.
+    ``entries_by_row`` is whether the entries of a sparse matrix are needed row by row, too.
+    Random thresholds require ``with_centers``; this is not checked.
     """
     mapper, stored = binned.mapper, binned.stored
     if isinstance(stored, CodeBlocks) or (
@@ -57,9 +58,7 @@ def matrix_of(
         entries = _entries_of(stored, entries_by_row)
         stored = np.zeros((0, stored.n_samples), np.uint8)
     codes = contiguous(stored, np.uint8)
-    centers = np.full((mapper.n_features if with_centers else 0, 256), np.inf)
-    if with_centers:
-        centers[:, : mapper.missing_code] = mapper.padded(mapper.centers)
+    centers, first_center = _centers_of(mapper) if with_centers else _NO_CENTERS
     return Matrix(
         codes=codes,
         by_column=codes.reshape(-1),
@@ -68,12 +67,25 @@ def matrix_of(
         **entries,
         n_bins=contiguous(mapper.n_bins, np.int64),
         centers=centers,
-        group_centers=np.ascontiguousarray(centers[:, ::COUNTED]),
+        first_center=first_center,
         has_missing=contiguous(binned.n_missing > 0, np.bool_),
         is_categorical=contiguous(mapper.is_categorical, np.bool_),
         missing_code=int(mapper.missing_code),
         any_categorical=bool(mapper.is_categorical.any()),
     )
+
+
+def _centers_of(mapper: BinMapper) -> tuple[np.ndarray, np.ndarray]:
+    """The fields `Matrix.centers` and `Matrix.first_center`."""
+    n_groups = -(-mapper.n_bins.astype(np.int64) // COUNTED)
+    first = np.append(0, np.cumsum(n_groups + 1))
+    centers = np.full((first[-1], COUNTED), np.inf)
+    shift = np.repeat((first[:-1] + 1) * COUNTED - mapper.first[:-1], mapper.n_bins)
+    centers.reshape(-1)[np.arange(len(shift)) + shift] = mapper.centers
+    leading = np.full((len(n_groups), COUNTED), np.inf)
+    leading[np.arange(COUNTED) < n_groups[:, None]] = np.delete(centers[:, 0], first[:-1])
+    centers[first[:-1]] = leading
+    return centers, first
 
 
 def with_codes(matrix: Matrix, codes: np.ndarray) -> Matrix:

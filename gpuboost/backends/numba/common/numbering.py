@@ -15,7 +15,7 @@ from gpuboost.engine.task import LEAF, GrownTree
 
 
 class TreeColumns(NamedTuple):
-    """Buffers for the columns of one `GrownTree`, whose nodes are in breadth-first order.
+    """Buffers for the columns of one `GrownTree` of up to m nodes, in breadth-first order.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class TreeColumns(NamedTuple):
     masks : uint32 (m, 16), or (0, 16) without categorical features
         Masks of the categorical splits, in this order.
     sums : int64 (m, s)
-        Sums of the rows of each node, initially zero.
+        Sums of the rows of each node. In depth-first growth, they must be zero initially.
     draw, gain, ... : as in `GrownTree`
     """
 
@@ -53,7 +53,7 @@ COLUMN_TYPES: dict[str, Any] = {
 }
 
 
-_GROWN_NAMES = tuple(COLUMN_TYPES)[1:]
+_GROWN_NAMES = TreeColumns._fields[1:-2]
 
 
 def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumns:
@@ -66,7 +66,7 @@ def make_columns(n_nodes: int, n_sums: int, any_categorical: bool) -> TreeColumn
 
 
 def grown_tree(tree: TreeColumns, n_nodes: int, n_masks: int) -> GrownTree:
-    """The tree of ``n_nodes`` nodes in filled buffers, which are copied if they are larger."""
+    """The tree of ``n_nodes`` nodes in filled buffers, which it takes over if it fills them."""
     _, *columns, masks, sums = tree
     if n_nodes < len(sums):
         columns, sums = [column[:n_nodes].copy() for column in columns], sums[:n_nodes].copy()

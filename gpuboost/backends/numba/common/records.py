@@ -79,9 +79,9 @@ class Matrix(NamedTuple):
         unless `sparse_search` needs them.
     n_bins : int64 (F,)
         Number of value bins.
-    centers, group_centers : float64 (F, 256) and (F, 16), or no rows
-        Centre of each value bin, padded with values that are not smaller, and of every 16th bin;
-        only for random thresholds.
+    centers, first_center : float64 (R, 16), int64 (F + 1,), or empty
+        Only for random thresholds, the centres of each feature's bins in groups of 16, padded with
+        +inf. A feature's first row holds the first centre of each of its groups.
     has_missing, is_categorical : bool (F,)
         Whether each feature has missing values, and whether it is categorical.
     missing_code : int
@@ -103,7 +103,7 @@ class Matrix(NamedTuple):
     codes_by_row: np.ndarray
     n_bins: np.ndarray
     centers: np.ndarray
-    group_centers: np.ndarray
+    first_center: np.ndarray
     has_missing: np.ndarray
     is_categorical: np.ndarray
     missing_code: int

@@ -32,11 +32,12 @@ def find_thresholds(grown: GrownTree, mapper: BinMapper) -> SplitThresholds:
 
 
 @entry
-def _find(columns, last_code, bins_of_all, found):
+def _find(columns, last_code, bins, found):
     left, feature, last_bin, next_bin, draw, missing, category, count = columns
-    (first, low, high, center), (threshold, code, missing_left) = bins_of_all, found
+    (first, low, high, center), (threshold, code, missing_left) = bins, found
     for node in range(left.size):
-        child, missing_left[node] = left[node], missing[node] == MISSING_LEFT
+        child = left[node]
+        missing_left[node] = missing[node] == MISSING_LEFT
         if child > 0 and missing[node] == MISSING_UNSEEN:
             missing_left[node] = count[child] > count[child + 1]
         if child == 0 or category[node] >= 0:
@@ -48,9 +49,9 @@ def _find(columns, last_code, bins_of_all, found):
                 threshold[node], code[node] = high[first[feature[node]] + at], at
             continue
         start, stop = first[feature[node]], first[feature[node] + 1]
-        bins = low[start:stop], high[start:stop], center[start:stop]
+        own = low[start:stop], high[start:stop], center[start:stop]
         ends = np.int64(last_bin[node]), np.int64(next_bin[node])
-        threshold[node], code[node] = _between(*bins, ends, draw[node])
+        threshold[node], code[node] = _between(*own, ends, draw[node])
 
 
 @inlined

@@ -148,12 +148,8 @@ def grow(problem, channels, targets, rows, tree, root_key):
     limits, nodes, waiting, numbers = problem.limits, tree.nodes, tree.waiting, tree.numbers
     if numbers[CREATED] == 0:
         start(problem, channels, targets, rows, tree, root_key)
-    best_first, n_nodes, n_waiting = (
-        limits.max_leaf_nodes != NO_LIMIT,
-        numbers[CREATED],
-        numbers[WAITING],
-    )
-    first_new = numbers[EVALUATED]
+    best_first, first_new = limits.max_leaf_nodes != NO_LIMIT, numbers[EVALUATED]
+    n_nodes, n_waiting = numbers[CREATED], numbers[WAITING]
     while True:
         for k in range(first_new, n_nodes):
             if evaluate_new(problem, channels, targets, rows, tree, k):

@@ -154,11 +154,8 @@ def multiply(tree, edge, depth, state):
     """Set C of an edge."""
     code = state.code[depth]
     for q in range(tree.ratio.shape[1]):
-        own, above, table = (
-            state.product[depth, q],
-            state.product[depth - 1, q],
-            tree.ratio[edge, q],
-        )
+        own, above = state.product[depth, q], state.product[depth - 1, q]
+        table = tree.ratio[edge, q]
         for i in range(own.size):
             own[i] = above[i] * _of_code(table, code[i])
 

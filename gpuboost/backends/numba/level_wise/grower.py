@@ -280,10 +280,8 @@ class LevelGrower:
         self.sums = np.zeros((shape.n_tables, leaves, shape.n_leaf_sums), np.int64)
         self._partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
         # For each thread, if there can be small nodes: codes of the rows of one, and its buffers.
-        n_rows, threads = (
-            min(shape.small, shape.n_samples),
-            range(shape.n_threads if shape.small else 0),
-        )
+        n_rows = min(shape.small, shape.n_samples)
+        threads = range(shape.n_threads if shape.small else 0)
         self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
         self._local = [make_local(n_rows) for _ in threads]
         self._state, self._work = by_reference(self.state), by_reference(self.work)
@@ -349,7 +347,7 @@ class LevelGrower:
         trees = []
         for tree in range(shape.n_trees):
             n_nodes = int(state.n_nodes[tree])
-            if n_nodes > len(self._columns.order):
+            if n_nodes >= len(self._columns.order):  # larger than the tree, so that it is a copy
                 self._columns = make_columns(2 * n_nodes, shape.n_leaf_sums, shape.categorical)
                 self._of_columns = by_reference(self._columns)
             n_masks = collect(self._state, of_leaves, tree, shape.capacity, self._of_columns)

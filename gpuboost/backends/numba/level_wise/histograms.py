@@ -110,7 +110,7 @@ def _flush_words(partial, bits, totals, is_first):
 
 @helper
 def sum_words(samples, tree, rows, tile, partial, totals):
-    """Set ``totals``, the cells of a tile, to sums of the rows' gradients and of their hessians."""
+    """Set ``totals``, gradients and hessians of the cells of a tile, to the sums of the rows."""
     bits = np.int64(samples.hessian_bits)
     free_g = (np.int64(1) << (63 - bits)) - 1 - ROWS_PER_CHECK * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - ROWS_PER_CHECK * samples.max_hessian

@@ -82,15 +82,21 @@ def _sum_codes(problem, channels, members, low, high):
 
 
 @inlined
+def _center(matrix, first, code):
+    """The centre of a bin, given the first row of its feature's groups."""
+    return matrix.centers[first + code // COUNTED, code % COUNTED]
+
+
+@inlined
 def last_bin_up_to(matrix, feature, threshold):
     """The last bin of a feature whose centre is at most the threshold, or -1.
 
     The group of bins is found first, then the bin. No branch depends on the threshold, since the
     processor would guess wrong half of the time.
     """
-    group = count_up_to(matrix.group_centers, feature, np.int64(0), threshold) - 1
-    first = COUNTED * max(group, 0)
-    return first + count_up_to(matrix.centers, feature, first, threshold) - 1
+    row = matrix.first_center[feature]
+    group = max(count_up_to(matrix.centers, row, threshold) - 1, 0)
+    return COUNTED * group + count_up_to(matrix.centers, row + 1 + group, threshold) - 1
 
 
 @inlined
@@ -126,8 +132,8 @@ def evaluate_threshold(problem, channels, members, feature, rank):
         low, high = code_range(gathered, row.size)
     if (high < 0) | ((low == high) & (not is_seen)):
         return False
-    u, centers = threshold_draw(node.key, np.uint64(feature)), matrix.centers
-    draw = centers[feature, low] * (1.0 - u) + centers[feature, high] * u
+    u, first = threshold_draw(node.key, np.uint64(feature)), matrix.first_center[feature] + 1
+    draw = _center(matrix, first, low) * (1.0 - u) + _center(matrix, first, high) * u
     code, following = low, np.int64(ONLY_MISSING_RIGHT)
     if low < high:
         code = min(max(last_bin_up_to(matrix, feature, draw), low), high - 1)

@@ -105,11 +105,8 @@ def _word_scores(problem, channels, node, m):
     Returns ``m`` rounded up to whole blocks.
     """
     packing, prefix, scores = problem.packing, problem.scratch.prefix, problem.scratch.scores
-    g, h, hessian = (
-        np.float64(node.gradient),
-        np.float64(node.hessian),
-        problem.scratch.sums[HESSIAN],
-    )
+    g, h = np.float64(node.gradient), np.float64(node.hessian)
+    hessian = problem.scratch.sums[HESSIAN]
     minimum, padded = np.float64(problem.limits.min_hessian), (m + LANES - 1) // LANES * LANES
     for j in range(m, padded):
         prefix[j] = 0
@@ -217,10 +214,8 @@ def take_candidate(problem, feature, rank, best):
         return False
     left_gradient, left_hessian = sums[GRADIENT, j], sums[HESSIAN, j]
     if direction == MISSING_LEFT:
-        left_gradient, left_hessian = (
-            left_gradient + missing[GRADIENT],
-            left_hessian + missing[HESSIAN],
-        )
+        left_gradient = left_gradient + missing[GRADIENT]
+        left_hessian = left_hessian + missing[HESSIAN]
     set_best(split, score, rank, feature, left_gradient, left_hessian)
     split.missing = direction if missing[HESSIAN] > 0 else MISSING_UNSEEN
     return True
