@@ -7,7 +7,7 @@ import tracemalloc
 import numba
 import numpy as np
 import pytest
-from scipy.sparse import random_array
+from scipy.sparse import csr_matrix
 
 from gpuboost import ExtraTreesClassifier
 from gpuboost.backends.numba.common.arguments import matrix_of
@@ -44,7 +44,7 @@ def test_thresholds_at_between_and_beyond_the_centres(feature: int) -> None:
 
 def test_features_with_few_bins_take_little_memory() -> None:
     """A feature takes as many centres as its bins need, not those of 255 bins (2 kB)."""
-    X = random_array((100, 20_000), density=0.002, format="csr", dtype=np.float32, rng=0)
+    X = csr_matrix(np.random.default_rng(0).random((100, 20_000)) < 0.002, dtype=np.float32)
     y = np.arange(100) % 2
     model = ExtraTreesClassifier(2, max_features="sqrt", device="numba", n_jobs=1, random_state=0)
     model.fit(X, y)
