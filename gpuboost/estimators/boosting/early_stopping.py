@@ -93,7 +93,12 @@ class EarlyStopping:
     waited: int = field(init=False, default=0)
 
     def stops(self, number: int, score: float) -> bool:
-        """Record the score of a round; return whether to stop after this round."""
+        """Record the score of a round, which must not be NaN; return whether to stop after it."""
+        if np.isnan(score):
+            raise ValueError(
+                f"early stopping needs a score after each round, got NaN after round {number}: "
+                "pass an eval_metric that is defined on these rows, or give your loss a method loss"
+            )
         value = -score if self.greater_is_better else score
         if value < self.best - self.tol:
             self.best, self.best_round, self.waited = value, number, 0

@@ -117,7 +117,10 @@ def read_metrics(given: Any, is_classifier: bool) -> list[Metric]:
         return []
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     known = {metric.name: metric for metric in (_OF_CLASSES if is_classifier else _OF_VALUES)}
-    return [_metric(each, known, is_classifier) for each in several]
+    metrics = [_metric(each, known, is_classifier) for each in several]
+    if len({metric.name for metric in metrics}) < len(metrics):
+        raise ValueError(f"eval_metric needs different names (__name__), got {given!r:.80}")
+    return metrics
 
 
 def warn_of_metrics(given: Any, is_classifier: bool) -> None:

@@ -287,3 +287,34 @@ def test_a_warm_start_can_begin_to_draw_rows():
     model = regressor(n_estimators=3, warm_start=True).fit(X, y)
     model.set_params(n_estimators=5, subsample=0.5).fit(X, y)
     assert not model.oob_improvement_[:3].any() and model.oob_scores_[3:].all()
+
+
+# ---- scores that cannot be used ----------------------------------------------------------------
+
+
+class WithoutLoss:
+    """A loss of a user who gave only what a fit needs."""
+
+    def gradient(self, y, raw):
+        return raw - y
+
+    def hessian(self, y, raw):
+        return np.ones_like(raw)
+
+
+def test_early_stopping_needs_numbers():
+    X, y = table(200)
+    model = regressor(loss=WithoutLoss(), n_iter_no_change=5)
+    with pytest.raises(ValueError, match="got NaN after round 0: pass an eval_metric"):
+        model.fit(X, y)
+    model.set_params(eval_metric="rmse").fit(X, y)
+    assert np.isfinite(model.validation_score_).all()
+
+
+def test_metrics_of_one_name_are_an_error():
+    def scaled(factor):
+        return lambda truth, prediction: factor * np.abs(truth - prediction).mean()
+
+    X, y = table(200)
+    with pytest.raises(ValueError, match="needs different names"):
+        regressor(eval_metric=[scaled(1), scaled(10)]).fit(X, y, eval_set=[(X, y)])
