@@ -157,8 +157,8 @@ class GradientBoosting(ManyTrees):
         Mean loss after each round on the rows that the round was fitted on.
     evals_result_ : dict of dict of list
         Loss and metrics after each round of the last fit, first by row set ('validation' for rows
-        set aside, 'validation_0' and so on for ``eval_set``), then by metric. The loss of two
-        classes is the deviance, twice the log loss, which ``eval_metric='log_loss'`` computes.
+        set aside, 'validation_0' and so on for ``eval_set``), then by metric. The loss 'log_loss'
+        of two classes is the deviance: twice what ``eval_metric='log_loss'`` computes.
     validation_score_ : ndarray
         Values of the last metric on the last row set of ``evals_result_``.
     best_iteration_ : int

@@ -92,7 +92,8 @@ def last_bin_up_to(matrix, feature, threshold):
     """The last bin of a feature whose centre is at most the threshold, or -1.
 
     The group of bins is found first, then the bin. No branch depends on the threshold, since the
-    processor would guess wrong half of the time.
+    processor would guess wrong half of the time. With strided comparisons of the bins between the
+    lowest and the highest code of the node, extra-trees of 100k x 28 take 5% longer (2026-11).
     """
     row = matrix.first_center[feature]
     group = max(count_up_to(matrix.centers, row, threshold) - 1, 0)

@@ -127,7 +127,7 @@ def find_split(problem, channels, node, rows, words, random=None):
     perfect = np.inf
     if channels is None and ordered and is_gini and node.hessian <= PERFECT_UP_TO:
         perfect = np.float64(node.gradient * (node.hessian - node.gradient))
-    # Most nodes need no more ranks than these. With twice as many, extra-trees take 2% longer.
+    # Most nodes need no more ranks than these. With twice as many, extra-trees take 3% longer.
     lowest, share = SMALLEST_RANK, (1.2 * limits.max_features + 3.0) / n_features
     n_sorted, n_taken = np.int64(0), np.int64(0)
     can_split = False
