@@ -94,7 +94,7 @@ def learning_curve(
     scoring : str, callable or None
         Name of a scorer of scikit-learn, or a function ``scoring(estimator, X, y)``; the estimator
         that it gets predicts these rows only. For out-of-bag rows, its X has their number, but no
-        columns. None means the estimator's `score`: accuracy or R2.
+        columns. None means the estimator's `score`: accuracy or R2, or D2 of several quantiles.
     n_estimators : int or array-like of int, optional
         Numbers of trees to score. None means all.
 
@@ -171,7 +171,8 @@ def _targets(y: Any, weights: Any, name: str) -> tuple[np.ndarray, np.ndarray | 
 def _name_of(scoring: Any, estimator: Any) -> str:
     """The name of a score."""
     if scoring is None:
-        return "accuracy" if is_classifier(estimator) else "R2"
+        has_levels = np.size(getattr(estimator, "alpha", 0.0)) > 1
+        return "accuracy" if is_classifier(estimator) else "D2 pinball" if has_levels else "R2"
     return str(getattr(scoring, "__name__", scoring))
 
 

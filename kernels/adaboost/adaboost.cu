@@ -220,23 +220,20 @@ __device__ __forceinline__ double share_of(int64 part, int64 whole)
 // chance, the vote is 0 (the host sets it), and the factors leave the weights unchanged up to
 // rounding, so the next round can be launched before the host has read the error.
 //
-//   chance       error of a random guess; 0.5 for regression, 1 for a single class
-//   n_classes    2 for regression
-//   may_reverse  whether the predictions of a tree that is worse than chance are reversed
-//   facts        float64 (6,): error, vote, factor of the bound on the training error, whether the
-//                tree's predictions are reversed; then the numbers of nodes and of masks of the
-//                tree, from `table`
+//   chance     error of a random guess; 0.5 for regression, 1 for a single class
+//   n_classes  2 for regression
+//   facts      float64 (5,): error, vote, factor of the bound on the training error; then the
+//              numbers of nodes and of masks of the tree, from `table`
 //
 // Sets the sums to zero. Launch: one thread.
 extern "C" __global__ void __launch_bounds__(1)
-end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, int32 may_reverse,
+end_round(int32 by_class, int32 n_classes, double learning_rate, double chance,
           In<int64> table, Out<int64> sums, Out<double> factors, Out<double> facts)
 {
     const int64 lost = sums[0], whole = sums[1];
     for (int32 i = 0; i < SUMS; ++i) sums[i] = 0;
-    double error = share_of(lost, whole), vote = 0.0, bound = 1.0;
-    const bool is_reversed = may_reverse != 0 && error > chance;
-    if (is_reversed) error = share_of(whole - lost, whole);
+    const double error = share_of(lost, whole);
+    double vote = 0.0, bound = 1.0;
     double first = by_class != 0 ? 1.0 : 0.0, second = first;
     if (error > 0.0 && error < chance) {
         const double odds = natural_log((1.0 - error) / error);
@@ -246,8 +243,8 @@ end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, 
         if (by_class != 0) {
             const double right = natural_exp(-0.5 * vote), wrong = natural_exp(0.5 * vote);
             bound = (1.0 - error) * right + error * wrong;
-            first = (is_reversed ? wrong : right) / bound;
-            second = (is_reversed ? right : wrong) / bound;
+            first = right / bound;
+            second = wrong / bound;
         }
     }
     factors[0] = first;
@@ -255,9 +252,8 @@ end_round(int32 by_class, int32 n_classes, double learning_rate, double chance, 
     facts[0] = error;
     facts[1] = vote;
     facts[2] = bound;
-    facts[3] = is_reversed ? 1.0 : 0.0;
-    facts[4] = (double)table[NODES];
-    facts[5] = (double)table[MASKS];
+    facts[3] = (double)table[NODES];
+    facts[4] = (double)table[MASKS];
 }
 
 // ---- Weights of the next round -----------------------------------------------------------------

@@ -65,7 +65,7 @@ def run_json(run: Any) -> Any:
 
     def runs(*words: str) -> Any:
         status, out, err = run(*words, "--json")
-        assert status == 0, err
+        assert status == 0, err + out
         return json.loads(out)
 
     return runs

@@ -144,7 +144,7 @@ def test_cells_that_would_take_too_long_are_skipped() -> None:
 
 
 def test_a_cell_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(runner, "LARGEST_SHARE", 0.001)
+    monkeypatch.setattr(runner, "LONGEST_SHARE", 0.001)
     SYNTHETIC.write(300, tmp_path)
     own = CellRunner(tmp_path, SYNTHETIC, Schedule(100.0, time.perf_counter() + 100.0))
     cell = BenchCell(300, TREE, SCIKIT, "cpu")
@@ -155,7 +155,7 @@ def test_a_cell_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: Any) -
 def test_a_process_that_ends_is_an_error(tmp_path: Path) -> None:
     own = CellRunner(tmp_path, SYNTHETIC, Schedule(100.0, time.perf_counter() + 100.0))
     outcome = own.run(BenchCell(300, TREE, SCIKIT, "cpu"))  # whose rows were not written
-    assert outcome.is_error and outcome.reason == "its process ended"
+    assert outcome.is_error and outcome.reason == "its process ended with status 1"
     own.stop()
 
 

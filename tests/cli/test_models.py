@@ -187,6 +187,37 @@ def test_scores_of_a_regressor(trained: Path, run_json: Any) -> None:
     )
 
 
+def test_scores_of_several_quantiles(folder: Path, run: Any, run_json: Any) -> None:
+    others = drop("y", "count", "w")
+    words = ("--set", "loss=quantile", "--set", "alpha=[0.1,0.9]", *FEW)
+    report = run_json("train", "t.csv", "--target", "price", "--out", "q", *others, *words)
+    assert set(report["scores"]["train"]) == {"d2_pinball", "pinball_loss"}
+    y, predicted = (
+        make_table(400)["price"].to_numpy(),
+        gpuboost.load("q").predict(features(400, seed=0)),
+    )
+    report = run_json("evaluate", "q", "t.csv", "--target", "price")
+    of_levels = (
+        metrics.mean_pinball_loss(y, own, alpha=level)
+        for own, level in zip(predicted.T, (0.1, 0.9), strict=True)
+    )
+    assert report["scores"]["pinball_loss"] == pytest.approx(np.mean(list(of_levels)))
+    low, high = report["calibration"]
+    assert (low["predicted"], high["predicted"]) == (0.1, 0.9) and low["rows"] == 400
+    assert high["observed"] == pytest.approx(np.mean(y <= predicted[:, 1]))
+    status, out, _ = run("evaluate", "q", "t.csv", "--target", "price")
+    assert status == 0 and "D2 PINBALL" not in out and "d2 pinball" in out and "by level" in out
+
+
+def test_models_of_several_outputs_have_no_scores(folder: Path, run: Any) -> None:
+    y = make_table(400)["price"].to_numpy()
+    X = make_table(400).select(["age", "income"])
+    two = gpuboost.RandomForestRegressor(n_estimators=2, device="numpy").fit(X, np.c_[y, -y])
+    two.save("two")
+    status, _, err = run("evaluate", "two", "t.csv", "--target", "price", *drop("y", "count", "w"))
+    assert status == 2 and "the model has 2 outputs; scores are of one output" in err
+
+
 def test_two_classes_have_the_calibration_of_the_second(
     folder: Path, run: Any, run_json: Any
 ) -> None:

@@ -195,6 +195,14 @@ def test_an_estimate_leaves_the_estimator_alone() -> None:
     assert state.randint(1000) == np.random.RandomState(0).randint(1000)
 
 
+def test_an_estimate_of_histogram_boosting_is_that_of_its_boosting() -> None:
+    own = gpuboost.HistGradientBoostingClassifier(max_iter=5, max_depth=4, max_leaf_nodes=None)
+    same = gpuboost.GradientBoostingClassifier(n_estimators=5, max_depth=4, min_samples_leaf=20)
+    assert estimate_memory(own, 10_000, 6) == estimate_memory(same, 10_000, 6)
+    own.class_weight = "balanced"
+    assert estimate_memory(own, 10_000, 6) == estimate_memory(same, 10_000, 6, weighted=True)
+
+
 def test_estimates_of_large_tables_take_no_memory() -> None:
     tree = gpuboost.DecisionTreeClassifier(max_depth=6)
     assert estimate_memory(tree, 50_000_000, 100, memory_budget=1 << 34) > 50_000_000 * 200

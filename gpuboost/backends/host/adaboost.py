@@ -36,10 +36,9 @@ class HostReweighter:
         task, objective = self._task, self._task.objective
         rows = self._rows(number)
         ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
-        whole = finish_round(task, grown, rows)
-        matrix = task.matrix
-        leaves = leaves_of_codes(whole, matrix)
-        tree, seen, error = objective.look(whole, leaves, self._weights)
+        tree = finish_round(task, grown, rows)
+        leaves = leaves_of_codes(tree, task.matrix)
+        seen, error = objective.look(tree, leaves, self._weights)
         if not goes_on(error, objective.chance):
             return Round.last(lambda: tree, error)
         outcome = objective.outcome(seen, self._weights, error)

@@ -23,7 +23,8 @@ from gpuboost.cli.bench.report import BenchReport, print_report
 from gpuboost.cli.bench.rows import BenchRows, rows_of_table
 from gpuboost.cli.output import ProgressBar, progress, say
 
-LARGEST_SHARE = 0.2  # of the whole time, that one cell may take
+LARGEST_SHARE = 0.2  # of the whole time, that a cell may be expected to take
+LONGEST_SHARE = 0.5  # of the time left, that it may take, with imports and compiling
 SHARE_AT_END, SECONDS_AT_END = 0.02, 1.0  # of the whole time, or more, kept to end processes
 MARGIN = 1.3  # by which a prediction may be too low
 
@@ -84,7 +85,8 @@ class CellServer:
         except OSError:
             line = ""
         if not line:
-            return CellOutcome(reason="its process ended", is_error=True), 0.0
+            reason = f"its process ended with status {self.process.wait()}"
+            return CellOutcome(reason=reason, is_error=True), 0.0
         outcome, seconds = json.loads(line)
         return CellOutcome(**outcome), seconds
 
@@ -124,7 +126,7 @@ class Schedule:
 
     @property
     def limit(self) -> float:
-        """Seconds that the next cell may take."""
+        """Seconds that the next cell may be expected to take."""
         return min(self.remaining, LARGEST_SHARE * self.budget)
 
     def predicted(self, cell: BenchCell) -> float:
@@ -164,7 +166,7 @@ class CellRunner:
         server = self.servers.get(place)
         if server is None:
             server = self.servers[place] = CellServer(str(self.folder), self.rows)
-        limit = self.schedule.limit
+        limit = LONGEST_SHARE * self.schedule.remaining
         found = server.run(cell, limit)
         if found is None or server.process.poll() is not None:
             self.servers.pop(place).stop()

@@ -174,7 +174,7 @@ def evaluate(path: str, given: str, columns: Mapping[str, Any], device: str) -> 
         "table": given,
         "rows": table.n_rows,
         "scores": found.scores(),
-        "calibrated": "predictions",
+        "calibrated": "quantiles" if found.levels else "predictions",
         "calibration": found.calibration(),
     }
     if classes is not None:

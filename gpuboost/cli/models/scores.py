@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuboost.cli.output import counted
+from gpuboost.estimators.boosting.metrics import mean_over_levels
 
 N_GROUPS = 10  # of the calibration: deciles
 
@@ -20,7 +21,7 @@ class Evaluation:
     ----------
     y : ndarray of shape (n_rows,)
         The target.
-    predicted : ndarray of shape (n_rows,)
+    predicted : ndarray of shape (n_rows,) or (n_rows, n_levels)
         Predictions.
     probability : ndarray of shape (n_rows, n_classes), or None
         Probabilities of a classifier.
@@ -28,6 +29,8 @@ class Evaluation:
         Weights of the rows.
     classes : ndarray of shape (n_classes,)
         Classes of a classifier; empty for a regressor.
+    levels : tuple of float
+        Levels of a regressor that predicts several quantiles; empty for others.
     """
 
     y: np.ndarray
@@ -35,6 +38,7 @@ class Evaluation:
     probability: np.ndarray | None
     weight: np.ndarray | None
     classes: np.ndarray
+    levels: tuple[float, ...] = ()
 
     @property
     def weights(self) -> np.ndarray:
@@ -44,11 +48,17 @@ class Evaluation:
     def scores(self) -> dict[str, float | None]:
         """Accuracy, log loss and AUC of a classifier; R2, RMSE and MAE of a regressor.
 
-        AUC is the mean over the classes of one against the rest. It is None if the rows lack a
-        class, as is R2 of a single row.
+        Of several quantiles, these are D2 and the pinball loss, means over the levels. AUC is the
+        mean over the classes of one against the rest. It is None if the rows lack a class, as is R2
+        of a single row.
         """
         from sklearn import metrics
 
+        if self.levels:
+            given = self.y, self.predicted, self.levels, self.weight
+            d2 = mean_over_levels(metrics.d2_pinball_score, *given)
+            loss = mean_over_levels(metrics.mean_pinball_loss, *given)
+            return {"d2_pinball": d2, "pinball_loss": loss}
         weight = {"sample_weight": self.weight}
         if self.probability is None:
             mse = float(metrics.mean_squared_error(self.y, self.predicted, **weight))
@@ -91,8 +101,12 @@ class Evaluation:
         """Means of predictions and of what happened, in tenths of the rows by the prediction.
 
         Predictions are those of a regressor, the probability of the second of two classes, or, of
-        more classes, the probability of the predicted class.
+        more classes, the probability of the predicted class. Of several quantiles, there is a group
+        of all rows for each level: what happened is that the target is not above the prediction.
         """
+        if self.levels:
+            groups = [self._group(own, self.y <= own, self.weights) for own in self.predicted.T]
+            return [{**own, "predicted": q} for own, q in zip(groups, self.levels, strict=True)]
         predicted, happened = self._events()
         order = np.argsort(predicted, kind="stable")
         parts = [part for part in np.array_split(order, N_GROUPS) if len(part)]
@@ -131,7 +145,11 @@ def evaluation_of(
     if classes is None:
         if y.dtype.kind not in "biuf":
             raise ValueError("the model is a regressor, but the target has strings")
-        return Evaluation(y, model.predict(X), None, weight, np.empty(0))
+        found = model.predict(X)
+        levels = () if found.ndim == 1 else tuple(np.atleast_1d(getattr(model, "alpha", ())))
+        if found.ndim > 1 and len(levels) != found.shape[1]:
+            raise ValueError(f"the model has {found.shape[1]} outputs; scores are of one output")
+        return Evaluation(y, found, None, weight, np.empty(0), levels)
     known = classes.tolist()
     unknown = [own for own in np.unique(y).tolist() if own not in known]
     if unknown:

@@ -14,14 +14,7 @@ from gpuboost.cli.output import (
     shown_seconds,
 )
 
-SCORE_NAMES = {
-    "accuracy": "accuracy",
-    "log_loss": "log loss",
-    "auc": "AUC",
-    "r2": "R2",
-    "rmse": "RMSE",
-    "mae": "MAE",
-}
+LONGEST_ACRONYM = len("RMSE")  # among the names of scores; others have words
 CONFUSION_COLUMNS, COUNT_COLUMNS = 68, 6  # of a table beside the classes, and of a count
 
 
@@ -47,7 +40,8 @@ def print_training(report: Mapping[str, Any]) -> None:
 def _print_scores(scores: Mapping[str, Mapping[str, float | None]]) -> None:
     """A row for each set of rows."""
     names = list(next(iter(scores.values())))
-    titles = ["rows", *(SCORE_NAMES[name] for name in names)]
+    shown_names = (n.upper() if len(n) <= LONGEST_ACRONYM else n.replace("_", " ") for n in names)
+    titles = ["rows", *shown_names]
     print_table("", titles, [[rows, *own.values()] for rows, own in scores.items()])
 
 
@@ -56,8 +50,9 @@ def print_evaluation(report: Mapping[str, Any]) -> None:
     _print_scores({f"{report['rows']:,} of {report['table']}": report["scores"]})
     if "confusion" in report:
         _print_confusion(report["classes"], report["confusion"])
+    groups = "level" if report["calibrated"] == "quantiles" else "tenths of the rows"
     print_table(
-        f"calibration of the {report['calibrated']}, by tenths of the rows",
+        f"calibration of the {report['calibrated']}, by {groups}",
         ["from", "to", "rows", "mean predicted", "mean observed"],
         [
             [own[name] for name in ("from", "to", "rows", "predicted", "observed")]

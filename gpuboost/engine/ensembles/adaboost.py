@@ -187,14 +187,6 @@ def class_factors(error: float, vote: float) -> tuple[np.ndarray, float]:
     return np.array([right_factor, wrong_factor]) / bound, bound
 
 
-def swapped(probabilities: np.ndarray) -> np.ndarray:
-    """Class probabilities (m, 2) of the tree that predicts the other class everywhere."""
-    opposite = probabilities[:, ::-1].copy()
-    tied = opposite[:, 0] == opposite[:, 1]  # the first class is predicted for equal probabilities
-    opposite[tied, 0] = np.nextafter(opposite[tied, 0], 0.0)
-    return opposite
-
-
 def votes_of(probabilities: np.ndarray, vote: np.ndarray) -> np.ndarray:
     """Contributions of leaves to the decision function.
 

@@ -33,8 +33,6 @@ class ClassObjective:
         Number of classes.
     learning_rate : float
         Factor of the votes.
-    may_reverse : bool
-        Whether trees that are worse than chance are reversed.
     target : ClassTarget
         Target of all trees.
     bits : WeightBits
@@ -44,38 +42,24 @@ class ClassObjective:
     codes: np.ndarray
     n_classes: int
     learning_rate: float
-    may_reverse: bool
     target: ClassTarget
     bits: WeightBits = adaboost.ADABOOST_CLASS_BITS
 
     @classmethod
-    def of(
-        cls, codes: np.ndarray, n_classes: int, learning_rate: float, may_reverse: bool
-    ) -> ClassObjective:
-        """The objective of a fit; only trees for two classes can be reversed."""
+    def of(cls, codes: np.ndarray, n_classes: int, learning_rate: float) -> ClassObjective:
+        """The objective of a fit."""
         target = class_target(codes, n_classes, weight_facts(cls.bits))
-        return cls(codes, n_classes, learning_rate, may_reverse and n_classes == 2, target)
+        return cls(codes, n_classes, learning_rate, target)
 
     @property
     def chance(self) -> float:
         """The error of random guessing; 1.0 for a single class, where no tree has errors."""
         return 1.0 - 1.0 / self.n_classes if self.n_classes > 1 else 1.0
 
-    def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
-        """The tree (reversed if `reverses` says so), the misclassified rows, and the error.
-
-        The rows are a mask, bool (n,). The error is weighted by ``weights``.
-        """
+    def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Any, float]:
+        """The mask of the misclassified rows, bool (n,), and the error, weighted by ``weights``."""
         wrong = predicted_classes(tree)[leaves] != self.codes
-        error = adaboost.class_error(weights, wrong)
-        if self.reverses(error):
-            wrong = ~wrong
-            return reversed_tree(tree), wrong, adaboost.class_error(weights, wrong)
-        return tree, wrong, error
-
-    def reverses(self, error: float) -> bool:
-        """Whether a tree with this error is reversed."""
-        return self.may_reverse and error > self.chance
+        return wrong, adaboost.class_error(weights, wrong)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
         """Result of the round, with the vote of the tree; ``seen`` is the mask of `look`."""
@@ -100,6 +84,8 @@ class ValueObjective:
         Maximum bits of the integer weights and of their sum.
     chance : float
         No round follows a round with at least this error.
+    n_classes : int
+        2, by which a vote is that of two classes.
     """
 
     y: np.ndarray
@@ -108,6 +94,7 @@ class ValueObjective:
     target: RegressionTarget
     bits: WeightBits = adaboost.ADABOOST_VALUE_BITS
     chance: float = 0.5
+    n_classes: int = 2
 
     @classmethod
     def of(
@@ -117,11 +104,11 @@ class ValueObjective:
         facts = replace(weight_facts(cls.bits), inside=inside)
         return cls(y, loss, learning_rate, regression_target(y[:, None], facts, criterion))
 
-    def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Tree, Any, float]:
-        """The tree, the losses of the rows, and their weighted mean."""
+    def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Any, float]:
+        """The losses of the rows, and their weighted mean."""
         loss = adaboost.ADABOOST_LOSSES[self.loss]
         losses = adaboost.value_losses(tree.value[leaves, 0], self.y, weights, loss)
-        return tree, losses, adaboost.value_error(weights, losses)
+        return losses, adaboost.value_error(weights, losses)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
         """Result of the round, with the vote of the tree; ``seen`` are the losses of `look`."""
@@ -136,11 +123,6 @@ def weight_facts(bits: WeightBits) -> WeightFacts:
 def predicted_classes(tree: Tree) -> np.ndarray:
     """The class that each node predicts; ties go to the first class: int32 (m,)."""
     return tree.value.argmax(axis=1).astype(np.int32)
-
-
-def reversed_tree(tree: Tree) -> Tree:
-    """The tree, changed to predict the other one of its two classes everywhere."""
-    return replace(tree, value=adaboost.swapped(tree.value))
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,10 +210,9 @@ class AdaBoostClassifier(Classifier, AdaBoost):
         return None if of_class is None else of_class / of_class.max()
 
     def _objective(self, prepared: Prepared[GrowPlan], learning_rate: float) -> ClassObjective:
-        labels, options = prepared.labels, prepared.plan.options
+        labels = prepared.labels
         assert isinstance(labels, ClassLabels)
-        may_reverse = options.regularisation.monotonic is None
-        return ClassObjective.of(labels.rows, len(labels.classes), learning_rate, may_reverse)
+        return ClassObjective.of(labels.rows, len(labels.classes), learning_rate)
 
     def _fitted_by(
         self, rounds: list[Round], prepared: Prepared[GrowPlan]

@@ -61,7 +61,7 @@ def weights_after(task: ReweightTask, before: AdaBoostTrees) -> np.ndarray | Non
     weights = np.asarray(copy_to_host(task.start_weights()))
     minimum = adaboost.min_weights(weights)
     for tree in before.ensemble.trees:
-        _, seen, error = objective.look(tree, leaves_of_codes(tree, matrix), weights)
+        seen, error = objective.look(tree, leaves_of_codes(tree, matrix), weights)
         if not goes_on(error, objective.chance):
             return None
         weights = np.maximum(objective.outcome(seen, weights, error).weights, minimum)
@@ -110,5 +110,6 @@ def _check_first(found: Round, objective: ClassObjective | ValueObjective) -> No
     raise ValueError(
         f"the first tree has a weighted error of {found.error:.3g}, which must be below "
         f"{objective.chance:.3g}, the error of guessing. Grow deeper trees (max_depth, or that of "
-        "estimator), or check whether X separates the classes"
+        "estimator), check whether X separates the classes, or pass sample_weight in place of a "
+        "class_weight of the estimator, which the error ignores"
     )

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import d2_pinball_score, r2_score
 
 from gpuboost.backends.device_arrays import inverse_link
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss, make_loss, user_loss
 from gpuboost.engine.losses.links import LOGIT, SOFTMAX
 from gpuboost.estimators.boosting.base import GradientBoosting
+from gpuboost.estimators.boosting.metrics import mean_over_levels
 from gpuboost.estimators.boosting.model import predictions
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.mixins import Classifier, Regressor
@@ -70,6 +72,12 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
 
     def _shaped(self, raw: np.ndarray) -> np.ndarray:
         return _of_one_column(predictions(self._model.loss, raw))
+
+    def _metric(self, y: Any, found: np.ndarray, sample_weight: Any = None) -> float:
+        """R2 or, of several quantile levels, the mean over them of scikit-learn's D2 pinball."""
+        if found.ndim == np.ndim(y):
+            return r2_score(y, found, sample_weight=sample_weight)
+        return mean_over_levels(d2_pinball_score, y, found, self.alpha, sample_weight)
 
 
 @documented

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -148,3 +148,11 @@ def _metric(given: Any, known: dict[str, Metric], is_classifier: bool) -> Metric
         f"{', '.join(map(repr, known))} (or the name of the same metric in scikit-learn), or a "
         f"list of these, got {given!r:.80}"
     )
+
+
+def mean_over_levels(
+    metric: Callable[..., float], y: Any, found: np.ndarray, levels: Sequence[float], weights: Any
+) -> float:
+    """Mean over quantile levels of a metric of scikit-learn that takes the level as ``alpha``."""
+    by_level = zip(found.T, levels, strict=True)
+    return float(np.mean([metric(y, own, sample_weight=weights, alpha=q) for own, q in by_level]))

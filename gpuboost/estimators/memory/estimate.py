@@ -18,6 +18,7 @@ from gpuboost.backends.select import cuda_backend
 from gpuboost.data.parameters import integer_at_least, integer_between, one_of
 from gpuboost.estimators.adaboost.estimators import AdaBoost
 from gpuboost.estimators.boosting.base import GradientBoosting
+from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.memory import shape_only_fit
 from gpuboost.estimators.memory.blocked_fit import blocked_peak
@@ -96,10 +97,10 @@ def estimate_memory(
     >>> estimate_memory(forest, 1_000_000, 28, memory_budget=4 * 2**30) < 5 * 2**30
     True
     """
-    if not isinstance(estimator, TreeModel):
-        raise TypeError(
-            f"estimator must be an estimator of gpuboost, got {type(estimator).__name__}"
-        )
+    if isinstance(estimator, HistGradientBoosting):
+        weighted = weighted or getattr(estimator, "class_weight", None) is not None
+        estimator = estimator._configured(None, seed=0)
+    _check_estimator(estimator)
     table = ShapeOnlyTable(
         integer_at_least("n_samples", n_samples, 1),
         integer_at_least("n_features", n_features, 1),
@@ -121,6 +122,12 @@ def estimate_memory(
     size = n_features, n_samples, table.dtype.itemsize
     binning = binning_peak(*size, table.weighted, budget)
     return max(_growing_peak(estimator, table, budget, shape), binning)
+
+
+def _check_estimator(estimator: Any) -> None:
+    if not isinstance(estimator, TreeModel):
+        name = type(estimator).__name__
+        raise TypeError(f"estimator must be an estimator of gpuboost, got {name}")
 
 
 def _growing_peak(estimator: Any, table: ShapeOnlyTable, budget: int, shape: DeviceShape) -> int:

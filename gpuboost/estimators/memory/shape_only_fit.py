@@ -152,7 +152,7 @@ def adaboost_reweight_task(estimator: Any, table: ShapeOnlyTable) -> ReweightTas
     few, n = labels.rows[:_FEW], len(labels)
     objective: ClassObjective | ValueObjective
     if isinstance(labels, ClassLabels):
-        objective = ClassObjective.of(few, len(labels.classes), 1.0, True)
+        objective = ClassObjective.of(few, len(labels.classes), 1.0)
         objective = replace(objective, codes=labels.rows, target=_of_all_rows(objective.target, n))
     else:
         criterion = ABSOLUTE if plan.target.by_median else plan.options.criterion

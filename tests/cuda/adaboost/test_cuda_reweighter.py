@@ -210,13 +210,7 @@ def test_large_rounds_copy_only_the_used_nodes(
     device, events = Watched(), []
     device.events = events
     X, y = table(n_classes=n_classes)
-    if n_classes == 2:  # some trees are reversed
-        y = y & (np.arange(len(y)) % 3 == 0)
-    base: Any = DecisionTreeClassifier(max_depth=3)
-    if n_classes == 2:
-        base.set_params(max_depth=1, class_weight={0: 1.0, 1: 60.0})
-    elif n_classes == 0:
-        base = DecisionTreeRegressor(max_depth=3)
+    base: Any = (DecisionTreeClassifier if n_classes else DecisionTreeRegressor)(max_depth=3)
     make = classifier if n_classes else regressor
     asked = make(estimator=base, n_estimators=4, categorical_features=[1])
     found = fit_on(CudaBackend(device), asked(), X, y)
@@ -287,16 +281,15 @@ RUNTIME = ShimRuntime()  # compiles the kernel once
 
 
 def ended(by_class: bool, n_classes: int, rate: float, sums: tuple[int, int]) -> list[float]:
-    """Factors, error, vote, bound and whether the tree is reversed, computed by the kernel."""
-    factors, facts = np.empty(2), np.empty(6)
+    """Factors, error, vote and bound, computed by the kernel."""
+    factors, facts = np.empty(2), np.empty(5)
     chance = 1.0 - 1.0 / n_classes if by_class else 0.5
     table, own = np.array([[0, 5], [0, 2], [0, 0]]), np.array([*sums, 1])
     given = {"by_class": by_class, "n_classes": n_classes, "learning_rate": rate, "chance": chance}
     found = {"table": table, "sums": own, "factors": factors, "facts": facts}
-    may_reverse = by_class and n_classes == 2
-    launch(RUNTIME, "end_round", 1, may_reverse=may_reverse, **given, **found)
-    assert facts[4:].tolist() == [5.0, 2.0] and not own.any()
-    return [*factors.tolist(), *facts[:4].tolist()]
+    launch(RUNTIME, "end_round", 1, **given, **found)
+    assert facts[3:].tolist() == [5.0, 2.0] and not own.any()
+    return [*factors.tolist(), *facts[:3].tolist()]
 
 
 def test_results_of_a_round_are_those_of_the_host() -> None:
@@ -311,21 +304,17 @@ def test_results_of_a_round_are_those_of_the_host() -> None:
             assert found == expected_classes(n_classes, rate, lost, whole)
         error = lost / whole
         vote = adaboost.class_vote(error, 2, rate) if 0.0 < error < 0.5 else 0.0
-        values = [adaboost.value_step(vote), adaboost.value_step(vote), error, vote, 1.0, 0.0]
+        values = [adaboost.value_step(vote), adaboost.value_step(vote), error, vote, 1.0]
         assert ended(False, 2, rate, (lost, whole)) == [values[0], 0.0, *values[2:]]
 
 
 def expected_classes(n_classes: int, rate: float, lost: int, whole: int) -> list[float]:
     error, chance = lost / whole, 1.0 - 1.0 / n_classes
-    is_reversed = n_classes == 2 and error > chance
-    if is_reversed:
-        error = (whole - lost) / whole
     if not 0.0 < error < chance:
-        return [1.0, 1.0, error, 0.0, 1.0, float(is_reversed)]
+        return [1.0, 1.0, error, 0.0, 1.0]
     vote = adaboost.class_vote(error, n_classes, rate)
     factors, bound = adaboost.class_factors(error, vote)
-    own = factors[::-1] if is_reversed else factors
-    return [*own.tolist(), error, vote, bound, float(is_reversed)]
+    return [*factors.tolist(), error, vote, bound]
 
 
 def test_errors_between_two_floats_are_rounded_once() -> None:

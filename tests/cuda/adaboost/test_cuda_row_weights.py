@@ -39,7 +39,7 @@ def judged(weights: np.ndarray, device: ShimRuntime, by_class: bool) -> tuple[Ro
     n = len(weights)
     X = np.zeros((n, 1))
     matrix = bin_columns(X, fit_bin_mapper(X, np.zeros(1, dtype=bool)))
-    objective: Any = ClassObjective.of(np.zeros(n, dtype=np.int32), 1, 1.0, may_reverse=False)
+    objective: Any = ClassObjective.of(np.zeros(n, dtype=np.int32), 1, 1.0)
     if not by_class:
         objective = ValueObjective.of(np.arange(n, dtype=np.float64), "linear", 1.0, None, VARIANCE)
     sampler = RowSampler(ALL_ROWS, n, n, 5)

@@ -7,10 +7,11 @@ import pytest
 import sklearn.ensemble
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import d2_pinball_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from gpuboost import DecisionTreeRegressor
+from gpuboost.explain import learning_curve
 from tests.estimators.boosting.boosting_cases import classifier, regressor, table
 
 LOSSES = (
@@ -89,6 +90,14 @@ def test_several_quantiles_equal_one_model_for_each():
     assert both.predict(X).shape == (300, 2)
     alone = regressor(loss="quantile", alpha=0.2).fit(X, y)
     np.testing.assert_array_equal(both.predict(X)[:, 0], alone.predict(X))
+    weights = np.arange(300.0)
+    low, high = (
+        d2_pinball_score(y, own, sample_weight=weights, alpha=level)
+        for own, level in zip(both.predict(X).T, (0.2, 0.8), strict=True)
+    )
+    assert both.score(X, y, weights) == pytest.approx((low + high) / 2)
+    curve = learning_curve(both, X, y, X_val=X, y_val=y)
+    assert curve.metric == "D2 pinball" and curve.validation[-1] == pytest.approx(both.score(X, y))
 
 
 # ---- rounds ------------------------------------------------------------------------------------

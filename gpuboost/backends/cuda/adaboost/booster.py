@@ -119,8 +119,7 @@ class CudaReweighter:
         facts = runtime.xp.empty(N_FACTS, dtype=np.float64)
         rows.weights.evaluate(Finished.of(runtime, [tree]), facts)
         found = Facts.of(runtime.to_host(facts))
-        kept = found.reversed_if_worse(tree)
-        return found.round(lambda: kept, self._task.objective.chance)
+        return found.round(lambda: tree, self._task.objective.chance)
 
     def launch(self, number: int) -> None:
         """Launch a round: update the weights, except in the first round, and grow the tree.

@@ -10,10 +10,10 @@ import numpy as np
 from gpuboost.backends.cuda.growth.pending_round import CopiedTrees
 from gpuboost.backends.cuda.runtime.arrays import Columns
 from gpuboost.backends.cuda.runtime.readback import HostCopy
-from gpuboost.engine.ensembles.adaboost_task import Round, goes_on, reversed_tree
+from gpuboost.engine.ensembles.adaboost_task import Round, goes_on
 from gpuboost.engine.growth.tree import Tree
 
-N_FACTS = 6  # per round; see end_round of adaboost.cu
+N_FACTS = 5  # per round; see end_round of adaboost.cu
 FACTS: Columns = {"facts": (np.float64, (N_FACTS,))}
 
 
@@ -24,12 +24,10 @@ class Facts:
     Attributes
     ----------
     error, vote : float
-        Error of the tree (after reversal, if it is reversed), and its vote. The vote is 0 if the
-        error is 0 or no better than chance; the host then sets it.
+        Error of the tree, and its vote. The vote is 0 if the error is 0 or no better than chance;
+        the host then sets it.
     bound : float
         Factor of the training error bound; 1 in a regression, and if the vote is 0.
-    is_reversed : bool
-        Whether the tree's predictions are reversed.
     n_nodes, n_masks : int
         Numbers of nodes and masks of the tree.
     """
@@ -37,24 +35,18 @@ class Facts:
     error: float
     vote: float
     bound: float
-    is_reversed: bool
     n_nodes: int
     n_masks: int
 
     @classmethod
     def of(cls, facts: np.ndarray) -> Facts:
         """Make the record from the array that the device has written."""
-        error, vote, bound, is_reversed, n_nodes, n_masks = facts.tolist()
-        return cls(error, vote, bound, is_reversed != 0.0, int(n_nodes), int(n_masks))
+        error, vote, bound, n_nodes, n_masks = facts.tolist()
+        return cls(error, vote, bound, int(n_nodes), int(n_masks))
 
     def tree(self, copy: HostCopy) -> Tree:
-        """Make the tree of the round, reversed if ``is_reversed``, from the copy of its arrays."""
-        copied = CopiedTrees(copy, [0, self.n_nodes], [0, self.n_masks])
-        return self.reversed_if_worse(copied.tree(0))
-
-    def reversed_if_worse(self, tree: Tree) -> Tree:
-        """Return the tree, with reversed predictions if ``is_reversed``."""
-        return reversed_tree(tree) if self.is_reversed else tree
+        """Make the tree of the round from the copy of its arrays."""
+        return CopiedTrees(copy, [0, self.n_nodes], [0, self.n_masks]).tree(0)
 
     def round(self, read_tree: Callable[[], Tree], chance: float) -> Round:
         """Make the `Round`, which is the last one unless the error is between 0 and ``chance``."""

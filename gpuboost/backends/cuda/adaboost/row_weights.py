@@ -49,14 +49,12 @@ class RowWeights:
         self.values = runtime.asarray(start)
         if isinstance(objective, ClassObjective):
             self.known, self._loss = runtime.asarray(objective.codes), 0
-            own = {"n_classes": objective.n_classes, "may_reverse": objective.may_reverse}
         else:
             self.known = runtime.asarray(objective.y)
             self._loss = constant("adaboost/adaboost.cu", _LOSSES[objective.loss])
-            own = {"n_classes": 2, "may_reverse": False}
         self._by_class = isinstance(objective, ClassObjective)
-        self._of_round = {"chance": objective.chance, "by_class": self._by_class, **own}
-        self._of_round["learning_rate"] = objective.learning_rate
+        self._of_round = {"chance": objective.chance, "learning_rate": objective.learning_rate}
+        self._of_round |= {"by_class": self._by_class, "n_classes": objective.n_classes}
         n = len(self.values)
         self._seen = xp.empty(n, dtype=np.uint8 if self._by_class else np.float64)
         self.factors = xp.empty(2, dtype=np.float64)
@@ -66,7 +64,7 @@ class RowWeights:
     def evaluate(self, finished: Finished, facts: Array) -> None:
         """Evaluate a tree: write its error in each row, `factors` and ``facts``.
 
-        ``facts``, float64 (6,), receives the results of the round, in the order of `Facts`.
+        ``facts``, float64 (5,), receives the results of the round, in the order of `Facts`.
         """
         sums, seen, given = self.sums, self._seen, {"n": self._n, "weights": self.values}
         rows = {"codes": self._codes, "missing_code": self._missing_code, **given}
