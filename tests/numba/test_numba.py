@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.common.packed_words import MAX_PACKED_ROWS, Packing, choose_packing
+from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.depth_first import grow as growing
 from gpuboost.backends.numba.depth_first import tree_grower
 from gpuboost.backends.numba.predict import predict as prediction
+from gpuboost.backends.numba.splits.plugins import NO_PLUGINS
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns, fit_bin_mapper
 from gpuboost.engine import criteria
@@ -274,3 +276,32 @@ def test_an_error_in_a_worker_reaches_the_caller() -> None:
 
     with pytest.raises(MemoryError, match="tree 5"):
         list(NumbaBackend().grow(dataclasses.replace(task, rows_of=rows_of)))
+
+
+# ---- threads -----------------------------------------------------------------------------------
+
+
+def test_a_tree_has_the_plugins_that_another_thread_sets_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads that begin their first trees together find no plugins, and each may set them."""
+    task = make_task(*synth(100, 3))
+    grower, other = (tree_grower.DepthFirstGrower(task) for _ in range(2))
+    other.grow_tree(0)
+    write, begin, begun = tree_grower.by_reference, tree_grower.grow, []
+
+    def written(record: Any) -> Any:
+        found = write(record)
+        if isinstance(record, Problem):  # here the other thread gets its turn
+            grower._plugins = other._plugins
+        return found
+
+    def grow(problem: Any, *others: Any) -> bool:
+        begun.append(problem.kept[1][Problem._fields.index("plugins")])
+        assert begun[-1] is not NO_PLUGINS  # the addresses of these are 0
+        return begin(problem, *others)
+
+    monkeypatch.setattr(tree_grower, "by_reference", written)
+    monkeypatch.setattr(tree_grower, "grow", grow)
+    grower.grow_tree(0)
+    assert len(begun) == 1

@@ -84,7 +84,8 @@ def test_the_source_distribution_builds_the_same_wheel(
     python: Path, built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     with tarfile.open(built[1]) as archive:
-        archive.extractall(tmp_path, filter="data")
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since 3.11.4
+        archive.extractall(tmp_path, **safe)
     (folder,) = tmp_path.iterdir()
     run(python, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path), cwd=folder)
     (wheel,) = tmp_path.glob("*.whl")

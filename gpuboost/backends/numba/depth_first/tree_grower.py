@@ -260,8 +260,9 @@ class DepthFirstGrower:
     ) -> Reference:
         """The `Problem` of a tree; the plugins are those of the first tree."""
         of_tree = by_reference(limits), self.constraints, by_reference(packing), space.scratch
-        problem = by_reference(Problem(self.matrix, *of_tree, self._plugins))
-        if self._plugins is not NO_PLUGINS:
+        plugins = self._plugins  # read once, since other threads set it
+        problem = by_reference(Problem(self.matrix, *of_tree, plugins))
+        if plugins is not NO_PLUGINS:
             return problem
         any_categorical = bool(self.task.matrix.mapper.is_categorical.any())
         own = {}
