@@ -55,7 +55,7 @@ class Waits:
     def notify(self) -> None:
         """Tell observers that a thread waits, and print `NOTICE` once if it is due."""
         self.change(0)
-        for observer in self.observers:
+        for observer in tuple(self.observers):  # other fits end and remove theirs
             observer(True)
         with self._lock:
             is_due = self.seconds > NOTICE_SECONDS and not self.is_announced
@@ -66,7 +66,7 @@ class Waits:
     def end(self) -> None:
         """Tell observers that a thread no longer waits."""
         self.change(-1)
-        for observer in self.observers:
+        for observer in tuple(self.observers):  # other fits end and remove theirs
             observer(False)
 
 

@@ -36,7 +36,8 @@ class PackedEnsembles(dict[tuple[Any, ...], Packed]):
         key = (*map(id, owners), layout)
         found = self.get(key)
         if found is None:
-            found = self.setdefault(key, pack())
-            for owner in owners:
+            copy = pack()
+            for owner in owners:  # first, so that no interrupt leaves a copy of a freed owner
                 weakref.finalize(owner, self.pop, key, None).atexit = False
+            found = self.setdefault(key, copy)
         return found

@@ -19,8 +19,8 @@ def array_module(array: Any) -> Any:
 
 def is_cupy_array(values: Any) -> bool:
     """Whether an object is a CuPy array."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(values, cupy.ndarray)
+    kind = getattr(sys.modules.get("cupy"), "ndarray", None)  # None while CuPy is being imported
+    return kind is not None and isinstance(values, kind)
 
 
 def working_on(array: Any) -> AbstractContextManager[Any]:

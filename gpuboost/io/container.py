@@ -14,12 +14,12 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EINVAL, EISDIR
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, Any
 
 import numpy as np
@@ -151,7 +151,8 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, _mode_of(place))
+        with suppress(OSError):  # there is no old file
+            os.chmod(name, place.stat().st_mode & 0o777)
         os.replace(name, place)
     except BaseException:
         with suppress(OSError):
@@ -185,19 +186,12 @@ def _new_temporary(place: Path, given: str | os.PathLike[str]) -> tuple[int, str
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), os.fspath(given))
     if place.exists() and not place.is_file():
         raise OSError(EINVAL, "it is not a regular file", os.fspath(given))
+    name = str(place.with_name(f".{place.name}.{token_hex(4)}{_TEMPORARY}"))
+    new = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        return tempfile.mkstemp(prefix=f".{place.name}.", suffix=_TEMPORARY, dir=place.parent)
+        return os.open(name, new, 0o666), name  # with the permissions that the umask leaves
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(given)) from error
-
-
-def _mode_of(place: Path) -> int:
-    """The permissions of the file that is replaced, or those of a new file."""
-    with suppress(OSError):
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ from gpuboost.backends.numba.threads.barrier import (
 )
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.backends.packed import PackedEnsembles
+from gpuboost.engine.array_modules import is_cupy_array
 
 DEVICES = ("numpy", "numba")
 
@@ -219,3 +222,37 @@ def test_a_fit_leaves_no_threads() -> None:
         model.fit(X, X[:, 0])
     assert seen[0] >= 2
     assert not any(thread.name.startswith("gpuboost") for thread in threading.enumerate())
+
+
+def test_arrays_are_told_apart_while_another_thread_imports_cupy(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))  # with no attributes yet
+    assert not is_cupy_array(np.zeros(1))
+
+
+def test_an_interrupted_packing_leaves_no_copy(monkeypatch: Any) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    class Owner:
+        pass
+
+    kept, owner = PackedEnsembles[int](), Owner()
+    monkeypatch.setattr("gpuboost.backends.packed.weakref.finalize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kept.of((owner,), "layout", lambda: 1)
+    monkeypatch.undo()
+    assert not kept
+    assert kept.of((owner,), "layout", lambda: 2) == 2
+    del owner
+    assert not kept
+
+
+def test_a_model_can_be_used_while_it_is_fitted_again() -> None:
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = RandomForestClassifier(2, device="numpy").fit(X, X[:, 0] > 0)
+    with ThreadPoolExecutor(1) as pool:
+        fits = pool.submit(lambda: [model.fit(X, X[:, 0] > 0) for _ in range(20)])
+        while not fits.done():
+            assert model.predict(X[:2]).shape == (2,)
+            assert len(model.estimators_) == 2
+        assert fits.result()

@@ -148,9 +148,10 @@ class TreeModel(BaseEstimator, ABC):
 
     def _adopt(self, facts: dict[str, Any]) -> None:
         """Replace the fitted attributes, all at once."""
-        for name in (*getattr(self, "_fitted_names", ()), VIEWS):
-            self.__dict__.pop(name, None)
+        before = set(getattr(self, "_fitted_names", ())) - set(facts)
         self.__dict__.update(facts, _fitted_names=tuple(facts))
+        for name in (*before, VIEWS):
+            self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def after_import(name: str, run: Callable[[ModuleType], None]) -> None:
     """Call ``run(module)`` when the library of this name has been imported; at once if it has."""
     if name in sys.modules:
-        run(sys.modules[name])
+        run(import_module(name))  # which waits for another thread that is importing it
     else:
         finder: Any = _Finder(name, run)
         sys.meta_path.insert(0, finder)
@@ -45,7 +46,8 @@ class _Finder:
 
     def _imported(self, module: ModuleType) -> None:
         if self in sys.meta_path:
-            sys.meta_path.remove(self)
+            # Another thread may be iterating the list, so it is replaced.
+            sys.meta_path = [each for each in sys.meta_path if each is not self]
             self._run(module)
 
 

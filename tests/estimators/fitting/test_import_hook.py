@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
+import time
 
 import pytest
 
@@ -16,7 +18,8 @@ def library(tmp_path, monkeypatch):
     folder = tmp_path / "library_to_wait_for"
     folder.mkdir()
     (folder / "__init__.py").write_text(
-        "import os\nvalue = 3\nif 'BROKEN' in os.environ: raise OSError\n"
+        "import os, time\ntime.sleep(float(os.environ.get('PAUSE', 0)))\nvalue = 3\n"
+        "if 'BROKEN' in os.environ: raise OSError\n"
     )
     (folder / "part.py").write_text("value = 4\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -59,3 +62,15 @@ def test_errors_of_the_import_are_its_own(library, monkeypatch):
     monkeypatch.delenv("BROKEN")
     __import__(library)
     assert seen == [sys.modules[library]] and sys.meta_path == finders
+
+
+def test_waits_for_another_thread_that_imports_the_library(library, monkeypatch):
+    monkeypatch.setenv("PAUSE", "0.3")
+    seen, thread = [], threading.Thread(target=__import__, args=(library,))
+    thread.start()
+    while library not in sys.modules:
+        time.sleep(0.001)
+    assert not hasattr(sys.modules[library], "value")
+    after_import(library, lambda module: seen.append(module.value))
+    thread.join()
+    assert seen == [3]
