@@ -145,18 +145,18 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     A symbolic link stays one; the file that it names is replaced.
     """
     place = Path(os.path.realpath(path))
-    handle, name = _new_temporary(place, path)
+    written = _new_temporary(place, path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with written as file:
+            if place.exists():
+                os.chmod(file.name, place.stat().st_mode & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        with suppress(OSError):  # there is no old file
-            os.chmod(name, place.stat().st_mode & 0o777)
-        os.replace(name, place)
+        os.replace(file.name, place)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            os.unlink(written.name)
         raise
     _sync_folder(place.parent)
 
@@ -168,17 +168,17 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     while it wrote left them.
     """
     place = Path(os.path.realpath(path))
-    handle, name = _new_temporary(place, path)
-    os.close(handle)
-    os.unlink(name)
+    file = _new_temporary(place, path)
+    file.close()
+    os.unlink(file.name)
     for old in place.parent.glob(f".{glob.escape(place.name)}.*{_TEMPORARY}"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > _STALE_SECONDS:
                 old.unlink()
 
 
-def _new_temporary(place: Path, given: str | os.PathLike[str]) -> tuple[int, str]:
-    """The handle and the name of a new file in the folder of a path; errors name the given path.
+def _new_temporary(place: Path, given: str | os.PathLike[str]) -> IO[bytes]:
+    """A new file in the folder of a path, to be written; errors name the given path.
 
     A folder, a device or a pipe is an OSError: renaming would replace it.
     """
@@ -186,10 +186,8 @@ def _new_temporary(place: Path, given: str | os.PathLike[str]) -> tuple[int, str
         raise IsADirectoryError(EISDIR, os.strerror(EISDIR), os.fspath(given))
     if place.exists() and not place.is_file():
         raise OSError(EINVAL, "it is not a regular file", os.fspath(given))
-    name = str(place.with_name(f".{place.name}.{token_hex(4)}{_TEMPORARY}"))
-    new = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        return os.open(name, new, 0o666), name  # with the permissions that the umask leaves
+    try:  # with the permissions that the umask leaves
+        return open(place.with_name(f".{place.name}.{token_hex(4)}{_TEMPORARY}"), "xb")
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(given)) from error
 

@@ -66,6 +66,34 @@ assert found == before == forest(sys.argv[1], 1)
 """
 
 
+FORKED_WHILE_COMPILING = """
+import os, threading, time, warnings
+warnings.simplefilter("ignore")
+from gpuboost.backends.numba.background import global_compiler_lock
+def compiles():
+    with global_compiler_lock:
+        begun.set()
+        time.sleep(0.5)
+begun = threading.Event()
+threading.Thread(target=compiles).start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if global_compiler_lock._lock.acquire(timeout=20.0) else 1)
+assert os.waitpid(child, 0)[1] == 0
+with global_compiler_lock:
+    pass
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
+def test_a_child_that_is_forked_while_a_thread_compiles_can_compile() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED_WHILE_COMPILING], capture_output=True, text=True, timeout=60.0
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_forked_child_can_fit(device: str) -> None:
