@@ -171,8 +171,8 @@ def _targets(y: Any, weights: Any, name: str) -> tuple[np.ndarray, np.ndarray | 
 def _name_of(scoring: Any, estimator: Any) -> str:
     """The name of a score."""
     if scoring is None:
-        has_levels = np.size(getattr(estimator, "alpha", 0.0)) > 1
-        return "accuracy" if is_classifier(estimator) else "D2 pinball" if has_levels else "R2"
+        of_values = "D2 pinball" if getattr(estimator, "_levels", ()) else "R2"
+        return "accuracy" if is_classifier(estimator) else of_values
     return str(getattr(scoring, "__name__", scoring))
 
 

@@ -148,7 +148,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     written = _new_temporary(place, path)
     try:
         with written as file:
-            if place.exists():
+            with suppress(FileNotFoundError):
                 os.chmod(file.name, place.stat().st_mode & 0o777)
             yield file
             file.flush()

@@ -27,6 +27,7 @@ from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.array_modules import is_cupy_array
+from gpuboost.estimators.model.cached_view import VIEWS
 
 DEVICES = ("numpy", "numba")
 
@@ -64,34 +65,6 @@ _, status = os.waitpid(child, 0)
 assert status == 0, status
 assert found == before == forest(sys.argv[1], 1)
 """
-
-
-FORKED_WHILE_COMPILING = """
-import os, threading, time, warnings
-warnings.simplefilter("ignore")
-from gpuboost.backends.numba.background import global_compiler_lock
-def compiles():
-    with global_compiler_lock:
-        begun.set()
-        time.sleep(0.5)
-begun = threading.Event()
-threading.Thread(target=compiles).start()
-begun.wait()
-child = os.fork()
-if child == 0:
-    os._exit(0 if global_compiler_lock._lock.acquire(timeout=20.0) else 1)
-assert os.waitpid(child, 0)[1] == 0
-with global_compiler_lock:
-    pass
-"""
-
-
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
-def test_a_child_that_is_forked_while_a_thread_compiles_can_compile() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED_WHILE_COMPILING], capture_output=True, text=True, timeout=60.0
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system has no fork")
@@ -275,12 +248,32 @@ def test_an_interrupted_packing_leaves_no_copy(monkeypatch: Any) -> None:
     assert not kept
 
 
+class Watched(dict[str, Any]):
+    """Attributes of a fitted estimator that are changed one by one."""
+
+    def pop(self, name: str, *default: Any) -> Any:
+        found = super().pop(name, *default)
+        assert self["_model"] is not None  # so another thread can predict
+        return found
+
+
 def test_a_model_can_be_used_while_it_is_fitted_again() -> None:
     X = np.random.default_rng(0).normal(size=(200, 3))
     model = RandomForestClassifier(2, device="numpy").fit(X, X[:, 0] > 0)
-    with ThreadPoolExecutor(1) as pool:
-        fits = pool.submit(lambda: [model.fit(X, X[:, 0] > 0) for _ in range(20)])
-        while not fits.done():
-            assert model.predict(X[:2]).shape == (2,)
-            assert len(model.estimators_) == 2
-        assert fits.result()
+    vars(model).update(n_estimators=5)
+    model.__dict__ = Watched(vars(model))
+    assert len(model.estimators_) == 2
+    before = type(model).estimators_._make
+
+    def made_late(estimator: Any) -> list[Any]:
+        """The trees, of which another thread reads the old ones during the fit."""
+        found = before(estimator)
+        if len(found) == 2:
+            model.fit(X, X[:, 0] > 0)
+        return found
+
+    vars(model).pop(VIEWS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model).estimators_, "_make", made_late)
+        assert len(model.estimators_) == 2
+    assert len(model.estimators_) == 5

@@ -144,7 +144,8 @@ def test_cells_that_would_take_too_long_are_skipped() -> None:
 
 
 def test_a_cell_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(runner, "LONGEST_SHARE", 0.001)
+    monkeypatch.setattr(runner, "ENDED_SHARE", 0.001)
+    monkeypatch.setattr(runner, "EXPECTED_SHARE", 0.001)
     SYNTHETIC.write(300, tmp_path)
     own = CellRunner(tmp_path, SYNTHETIC, Schedule(100.0, time.perf_counter() + 100.0))
     cell = BenchCell(300, TREE, SCIKIT, "cpu")

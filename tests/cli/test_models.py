@@ -206,7 +206,7 @@ def test_scores_of_several_quantiles(folder: Path, run: Any, run_json: Any) -> N
     assert (low["predicted"], high["predicted"]) == (0.1, 0.9) and low["rows"] == 400
     assert high["observed"] == pytest.approx(np.mean(y <= predicted[:, 1]))
     status, out, _ = run("evaluate", "q", "t.csv", "--target", "price")
-    assert status == 0 and "D2 PINBALL" not in out and "d2 pinball" in out and "by level" in out
+    assert status == 0 and "D2 pinball" in out and "by level" in out
 
 
 def test_models_of_several_outputs_have_no_scores(folder: Path, run: Any) -> None:

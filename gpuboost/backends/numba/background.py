@@ -105,9 +105,8 @@ def _resume_garbage_collection() -> None:
     _is_paused = False
 
 
-if hasattr(os, "register_at_fork"):  # a child would wait forever for a lock of another thread
-    begun, ended = global_compiler_lock.acquire, global_compiler_lock.release
-    os.register_at_fork(before=begun, after_in_parent=ended, after_in_child=ended)
+if hasattr(os, "register_at_fork"):  # the child has no compiler's thread that would do it
+    os.register_at_fork(after_in_child=_resume_garbage_collection)
 
 
 def _result_of_thread(compile_function: Callable[[], Any]) -> Any:

@@ -1,7 +1,8 @@
 """Runs the cells of ``gpuboost bench`` within its time.
 
 Each library has a process of its own for each device, which is started when it is first needed. A
-cell is skipped if, by the time for fewer rows, it would take too long; it is ended if it does.
+cell is skipped if, by the time for fewer rows, it would take too long; it is ended after half of
+the time left.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from gpuboost.cli.bench.report import BenchReport, print_report
 from gpuboost.cli.bench.rows import BenchRows, rows_of_table
 from gpuboost.cli.output import ProgressBar, progress, say
 
-LARGEST_SHARE = 0.2  # of the whole time, that a cell may be expected to take
-LONGEST_SHARE = 0.5  # of the time left, that it may take, with imports and compiling
+EXPECTED_SHARE = 0.2  # of the whole time, that a cell may be expected to take
+ENDED_SHARE = 0.5  # of the time left, after which it is ended, with its imports and compiling
 SHARE_AT_END, SECONDS_AT_END = 0.02, 1.0  # of the whole time, or more, kept to end processes
 MARGIN = 1.3  # by which a prediction may be too low
 
@@ -85,6 +86,9 @@ class CellServer:
         except OSError:
             line = ""
         if not line:
+            with suppress(subprocess.TimeoutExpired):  # it has closed its output
+                self.process.wait(SECONDS_AT_END)
+            self.process.kill()
             reason = f"its process ended with status {self.process.wait()}"
             return CellOutcome(reason=reason, is_error=True), 0.0
         outcome, seconds = json.loads(line)
@@ -127,7 +131,7 @@ class Schedule:
     @property
     def limit(self) -> float:
         """Seconds that the next cell may be expected to take."""
-        return min(self.remaining, LARGEST_SHARE * self.budget)
+        return min(self.remaining, EXPECTED_SHARE * self.budget)
 
     def predicted(self, cell: BenchCell) -> float:
         """Seconds that a cell will take, in proportion to the rows; 0 if nothing is known."""
@@ -158,7 +162,7 @@ class CellRunner:
     servers: dict[tuple[str, str], CellServer] = field(default_factory=dict)
 
     def run(self, cell: BenchCell) -> CellOutcome:
-        """The outcome of a cell; it is skipped if it would take too long, and ended if it does."""
+        """The outcome of a cell; it is skipped if it would take too long, or ended."""
         reason = self.schedule.reason_to_skip(cell)
         if reason:
             return CellOutcome(reason=reason)
@@ -166,7 +170,7 @@ class CellRunner:
         server = self.servers.get(place)
         if server is None:
             server = self.servers[place] = CellServer(str(self.folder), self.rows)
-        limit = LONGEST_SHARE * self.schedule.remaining
+        limit = max(self.schedule.limit, ENDED_SHARE * self.schedule.remaining)
         found = server.run(cell, limit)
         if found is None or server.process.poll() is not None:
             self.servers.pop(place).stop()

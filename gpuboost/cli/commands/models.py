@@ -71,7 +71,8 @@ def evaluate(model: str, table: str, device: str, as_json: bool, **given: Any) -
     """Show scores of MODEL on TABLE.
 
     There are scores, the confusion of classes, and the calibration by tenths of the rows.
-    Classifiers have accuracy, log loss and AUC, regressors R2, RMSE and MAE.
+    Classifiers have accuracy, log loss and AUC, regressors R2, RMSE and MAE or, for several
+    quantiles, D2 and pinball loss, with a calibration by level.
     """
     from gpuboost.cli.models import prediction, summary
     from gpuboost.cli.output import print_found

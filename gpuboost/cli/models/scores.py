@@ -49,20 +49,20 @@ class Evaluation:
         """Accuracy, log loss and AUC of a classifier; R2, RMSE and MAE of a regressor.
 
         Of several quantiles, these are D2 and the pinball loss, means over the levels. AUC is the
-        mean over the classes of one against the rest. It is None if the rows lack a class, as is R2
-        of a single row.
+        mean over the classes of one against the rest. It is None if the rows lack a class; R2 and
+        D2 are None for a single row.
         """
         from sklearn import metrics
 
+        several = len(self.y) > 1
         if self.levels:
             given = self.y, self.predicted, self.levels, self.weight
-            d2 = mean_over_levels(metrics.d2_pinball_score, *given)
+            d2 = mean_over_levels(metrics.d2_pinball_score, *given) if several else None
             loss = mean_over_levels(metrics.mean_pinball_loss, *given)
             return {"d2_pinball": d2, "pinball_loss": loss}
         weight = {"sample_weight": self.weight}
         if self.probability is None:
             mse = float(metrics.mean_squared_error(self.y, self.predicted, **weight))
-            several = len(self.y) > 1
             r2 = float(metrics.r2_score(self.y, self.predicted, **weight)) if several else None
             mae = float(metrics.mean_absolute_error(self.y, self.predicted, **weight))
             return {"r2": r2, "rmse": float(np.sqrt(mse)), "mae": mae}
@@ -146,8 +146,8 @@ def evaluation_of(
         if y.dtype.kind not in "biuf":
             raise ValueError("the model is a regressor, but the target has strings")
         found = model.predict(X)
-        levels = () if found.ndim == 1 else tuple(np.atleast_1d(getattr(model, "alpha", ())))
-        if found.ndim > 1 and len(levels) != found.shape[1]:
+        levels = tuple(getattr(model, "_levels", ()))
+        if found.ndim > 1 and not levels:
             raise ValueError(f"the model has {found.shape[1]} outputs; scores are of one output")
         return Evaluation(y, found, None, weight, np.empty(0), levels)
     known = classes.tolist()

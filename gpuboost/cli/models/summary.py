@@ -14,7 +14,8 @@ from gpuboost.cli.output import (
     shown_seconds,
 )
 
-LONGEST_ACRONYM = len("RMSE")  # among the names of scores; others have words
+_TITLES = ("accuracy", "log loss", "AUC", "R2", "RMSE", "MAE", "D2 pinball", "pinball loss")
+SCORE_NAMES = {title.lower().replace(" ", "_"): title for title in _TITLES}
 CONFUSION_COLUMNS, COUNT_COLUMNS = 68, 6  # of a table beside the classes, and of a count
 
 
@@ -40,8 +41,7 @@ def print_training(report: Mapping[str, Any]) -> None:
 def _print_scores(scores: Mapping[str, Mapping[str, float | None]]) -> None:
     """A row for each set of rows."""
     names = list(next(iter(scores.values())))
-    shown_names = (n.upper() if len(n) <= LONGEST_ACRONYM else n.replace("_", " ") for n in names)
-    titles = ["rows", *shown_names]
+    titles = ["rows", *(SCORE_NAMES[name] for name in names)]
     print_table("", titles, [[rows, *own.values()] for rows, own in scores.items()])
 
 
@@ -50,10 +50,11 @@ def print_evaluation(report: Mapping[str, Any]) -> None:
     _print_scores({f"{report['rows']:,} of {report['table']}": report["scores"]})
     if "confusion" in report:
         _print_confusion(report["classes"], report["confusion"])
-    groups = "level" if report["calibrated"] == "quantiles" else "tenths of the rows"
+    by_level = report["calibrated"] == "quantiles"
+    groups, predicted = ("level", "level") if by_level else ("tenths of the rows", "mean predicted")
     print_table(
         f"calibration of the {report['calibrated']}, by {groups}",
-        ["from", "to", "rows", "mean predicted", "mean observed"],
+        ["from", "to", "rows", predicted, "mean observed"],
         [
             [own[name] for name in ("from", "to", "rows", "predicted", "observed")]
             for own in report["calibration"]

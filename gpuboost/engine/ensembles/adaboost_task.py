@@ -85,7 +85,7 @@ class ValueObjective:
     chance : float
         No round follows a round with at least this error.
     n_classes : int
-        2, by which a vote is that of two classes.
+        2: the vote has the formula of two classes.
     """
 
     y: np.ndarray

@@ -75,9 +75,15 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
 
     def _metric(self, y: Any, found: np.ndarray, sample_weight: Any = None) -> float:
         """R2 or, of several quantile levels, the mean over them of scikit-learn's D2 pinball."""
-        if found.ndim == np.ndim(y):
+        if not self._levels:
             return r2_score(y, found, sample_weight=sample_weight)
-        return mean_over_levels(d2_pinball_score, y, found, self.alpha, sample_weight)
+        return mean_over_levels(d2_pinball_score, y, found, self._levels, sample_weight)
+
+    @property
+    def _levels(self) -> list[float]:
+        """The quantile levels that the fitted model predicts, if these are several; else none."""
+        loss: Any = self._model.loss
+        return loss.leaf_quantile_level.tolist() if self.n_outputs_ == 1 < loss.columns else []
 
 
 @documented

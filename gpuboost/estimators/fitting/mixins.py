@@ -200,6 +200,9 @@ class Regressor(RegressorMixin):
     def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination (R2) of the predictions, averaged over outputs.
 
+        Of several quantiles (boosting only), it is scikit-learn's D2 pinball score, averaged over
+        their levels.
+
         Returns
         -------
         float

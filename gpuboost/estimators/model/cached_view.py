@@ -29,10 +29,10 @@ class ModelView(Generic[Value]):
     def __get__(self, estimator: Any, owner: type) -> Any:
         if estimator is None:
             return self
-        made = vars(estimator).get(VIEWS, {})
-        if self._name not in made:
-            made = vars(estimator)[VIEWS] = {**made, self._name: self._make(estimator)}
-        value = made[self._name]
+        model, made = vars(estimator).get("_model"), vars(estimator).get(VIEWS, {})
+        if self._name not in made or made[self._name][0] is not model:  # not one of an earlier fit
+            made = vars(estimator)[VIEWS] = {**made, self._name: (model, self._make(estimator))}
+        value = made[self._name][1]
         return list(value) if isinstance(value, list) else value
 
     def __set__(self, estimator: Any, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, PREDICTIONS,
 
 Leaf = tuple[int, int]  # number of the tree, and of the node
 Conditions = tuple[Condition, ...]
+RowFacts = dict[str, Any]  # the fields of a `Rule` that describe its rows
 FEATURES_OF_A_READ = 64  # whose columns are read together for missing values
 STANDARD_DEVIATION, ROOT_MEAN_VARIANCE = "standard deviation", "root mean variance of outputs"
 # Names of the impurities of regression trees whose square root is not the spread.
@@ -24,18 +25,6 @@ SPREAD_NAMES = {
     "absolute_error": "mean absolute deviation",
     "poisson": "half Poisson deviance",
 }
-
-
-class RowFacts(TypedDict):
-    """The fields of a `Rule` that describe its rows."""
-
-    count: int | None
-    weight: float
-    coverage: float
-    precision: float | None
-    majority: Any
-    spread: float | None
-    spread_name: str | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,3 +219,9 @@ def test_the_host_of_rounds_is_timed_while_they_are_replayed(family, monkeypatch
     monkeypatch.setattr(host_rounds.AnsweringRuntime, "capture", capture)
     assert 0.0 < family(6) < 1.0
     assert len(replays) >= 5
+
+
+def test_the_tree_of_a_timed_round_of_adaboost_is_full(monkeypatch):
+    monkeypatch.setattr(host_rounds, "seconds_of_rounds", lambda boost: boost(1))
+    found = host_rounds.adaboost(6)
+    assert (found.error, found.read_tree().node_count) == (0.3, host_rounds.NODES[6])

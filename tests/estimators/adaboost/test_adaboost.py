@@ -196,7 +196,7 @@ def test_integer_weights_are_unbiased_and_keep_small_ones():
     assert even.inside is None and (even.weight == 2**25).all()
 
 
-# ---- reversal, and when to stop ----------------------------------------------------------------
+# ---- when to stop ------------------------------------------------------------------------------
 
 
 def test_a_first_tree_worse_than_chance_is_an_error():

@@ -7,7 +7,7 @@ import pytest
 import sklearn.ensemble
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import d2_pinball_score, roc_auc_score
+from sklearn.metrics import d2_pinball_score, r2_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from gpuboost import DecisionTreeRegressor
@@ -96,8 +96,20 @@ def test_several_quantiles_equal_one_model_for_each():
         for own, level in zip(both.predict(X).T, (0.2, 0.8), strict=True)
     )
     assert both.score(X, y, weights) == pytest.approx((low + high) / 2)
+    assert both.score(X, y[:, None]) == both.score(X, y)
     curve = learning_curve(both, X, y, X_val=X, y_val=y)
     assert curve.metric == "D2 pinball" and curve.validation[-1] == pytest.approx(both.score(X, y))
+
+
+def test_scores_are_those_of_the_fitted_levels():
+    X, y = table()
+    one, two = regressor().fit(X, y), regressor(loss="quantile", alpha=[0.2, 0.8]).fit(X, y)
+    assert one.score(X, y[:, None]) == one.score(X, y) == r2_score(y, one.predict(X))
+    found = two.score(X, y)
+    two.set_params(alpha=[0.1, 0.5, 0.9])
+    assert two.score(X, y) == found
+    one.set_params(alpha=[0.2, 0.8])
+    assert learning_curve(one, X, y, X_val=X, y_val=y).metric == "R2"
 
 
 # ---- rounds ------------------------------------------------------------------------------------

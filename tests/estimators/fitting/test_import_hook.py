@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import sys
 import threading
-import time
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,7 @@ def library(tmp_path, monkeypatch):
     folder = tmp_path / "library_to_wait_for"
     folder.mkdir()
     (folder / "__init__.py").write_text(
-        "import os, time\ntime.sleep(float(os.environ.get('PAUSE', 0)))\nvalue = 3\n"
+        "import builtins, os\ngetattr(builtins, 'on_import', bool)()\nvalue = 3\n"
         "if 'BROKEN' in os.environ: raise OSError\n"
     )
     (folder / "part.py").write_text("value = 4\n")
@@ -65,12 +66,21 @@ def test_errors_of_the_import_are_its_own(library, monkeypatch):
 
 
 def test_waits_for_another_thread_that_imports_the_library(library, monkeypatch):
-    monkeypatch.setenv("PAUSE", "0.3")
-    seen, thread = [], threading.Thread(target=__import__, args=(library,))
-    thread.start()
-    while library not in sys.modules:
-        time.sleep(0.001)
-    assert not hasattr(sys.modules[library], "value")
-    after_import(library, lambda module: seen.append(module.value))
-    thread.join()
+    begun, goes_on, seen = threading.Event(), threading.Event(), []
+
+    def on_import():
+        begun.set()
+        assert goes_on.wait(60.0)
+
+    monkeypatch.setattr(builtins, "on_import", on_import, raising=False)
+    imports = threading.Thread(target=__import__, args=(library,))
+    imports.start()
+    assert begun.wait(60.0) and not hasattr(sys.modules[library], "value")
+    run = partial(after_import, library, lambda module: seen.append(module.value))
+    waits = threading.Thread(target=run)
+    waits.start()
+    waits.join(0.1)
+    goes_on.set()
+    imports.join()
+    waits.join()
     assert seen == [3]

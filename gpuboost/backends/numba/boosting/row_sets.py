@@ -24,7 +24,7 @@ from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import Loss, Predicted
 
-VISIT_CHUNK = 1 << 12  # rows of one task
+VISIT_CHUNK = 1 << 12  # rows of one task; with 8,192, 10k x 20 takes 2% longer on two threads
 _COLUMN = types.Array(types.float64, 1, "C")
 _NO_VALUES = np.zeros(0), np.zeros(0, np.int64)
 
