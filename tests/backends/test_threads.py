@@ -49,6 +49,26 @@ def test_fits_in_several_threads_at_once(device: str) -> None:
     assert len(set(alone)) == 4
 
 
+SWITCHED = """
+import sys
+import numpy as np
+from gpuboost import BaggingRegressor, ExtraTreesClassifier, RandomForestClassifier
+sys.setswitchinterval(1e-6)  # in place of 5 ms, between lines of Python
+X = np.random.default_rng(0).normal(size=(300, 6))
+y, found = (X[:, 0] * X[:, 1] > 0.0).astype(int), set()
+for _ in range(40):
+    for kind in (RandomForestClassifier, ExtraTreesClassifier, BaggingRegressor):
+        model = kind(n_estimators=6, random_state=0, n_jobs=4, device="numba").fit(X, y)
+        found.add((kind, model.fingerprint()))
+assert len(found) == 3
+"""
+
+
+def test_threads_that_switch_all_the_time_grow_the_same_forests() -> None:
+    done = subprocess.run([sys.executable, "-c", SWITCHED], capture_output=True, timeout=240.0)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 FORKED = """
 import os, sys, warnings
 warnings.simplefilter("ignore")  # newer Pythons warn of any fork of a process that had threads
