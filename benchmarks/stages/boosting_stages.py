@@ -16,7 +16,8 @@ import numpy as np
 
 from benchmarks.stages.stage_work import N_FEATURES, N_THREADS, backend, has_numba
 from benchmarks.suite.tables import binary
-from gpuboost.data.binning import fit_bin_mapper
+from gpuboost.data.binning import learn_bins
+from gpuboost.engine.bins import BinRule
 from gpuboost.engine.criteria import NEWTON
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
@@ -69,7 +70,7 @@ class TimedSteps:
 def boosting_task(rows: int) -> BoostTask:
     """The task of a boosting fit; with l2, its splits are chosen by the Newton objective."""
     table = binary(rows, N_FEATURES)
-    mapper = fit_bin_mapper(table.X, np.zeros(N_FEATURES, dtype=bool))
+    mapper, _ = learn_bins(table.X, BinRule(np.zeros(N_FEATURES, dtype=bool)))
     matrix = backend("numpy").bin(table.X, mapper, N_THREADS)
     loss, y = make_loss("log_loss", n_classes=2), table.y.astype(np.int32)
     raw = np.tile(loss.baseline(y, None), (rows, 1))

@@ -28,8 +28,8 @@ from gpuboost.backends.numpy.groups import dense_histogram
 from gpuboost.backends.numpy.histogram_search import HistogramSearch
 from gpuboost.backends.numpy.level_ops import NumpyLevelOps
 from gpuboost.backends.numpy.rows import Candidates
-from gpuboost.data.binning import fit_bin_mapper
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.data.binning import learn_bins
+from gpuboost.engine.bins import BinnedMatrix, BinRule
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.frontier import Frontier, Splits
@@ -58,7 +58,7 @@ class Work:
 def work() -> Work:
     """Bin a table, and make the task of growing a forest on it."""
     table = binary(N_ROWS, N_FEATURES)
-    mapper = fit_bin_mapper(table.X, np.zeros(N_FEATURES, dtype=bool))
+    mapper, _ = learn_bins(table.X, BinRule(np.zeros(N_FEATURES, dtype=bool)))
     matrix = NumpyBackend().bin(table.X, mapper, N_THREADS)
     sampler = RowSampler(WITH_REPLACEMENT, N_ROWS, N_ROWS, seed=0)
     target = class_target(table.y.astype(np.int32), 2, sampler.weight_facts)
@@ -159,9 +159,9 @@ def numba_root() -> Any:
 
 
 def test_bin_edges(benchmark):
-    X, none = work().X, np.zeros(N_FEATURES, dtype=bool)
+    X, rule = work().X, BinRule(np.zeros(N_FEATURES, dtype=bool))
     note(benchmark, "bin edges", f"{SIZE}, {N_THREADS} threads", "host")
-    mapper = benchmark(fit_bin_mapper, X, none, n_threads=N_THREADS)
+    mapper, _ = benchmark(learn_bins, X, rule, N_THREADS)
     assert mapper.n_features == N_FEATURES
 
 

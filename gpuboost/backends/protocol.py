@@ -138,7 +138,7 @@ class Backend(Protocol):
         """A faster replacement for `engine.growth.tree.find_thresholds`, or None."""
 
     def fit_bins(self, X: Features, rule: BinRule, n_threads: int) -> BinnedMatrix:
-        """Learn the bins of ``X`` as `data.binning.fit_bin_mapper` does, and bin ``X``."""
+        """Learn the bins of ``X`` as `data.binning.learn_bins` does, and bin ``X``."""
 
     def bin(self, X: Features, mapper: BinMapper, n_threads: int) -> BinnedMatrix:
         """Bin ``X`` with the bins of ``mapper``."""

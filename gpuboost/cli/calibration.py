@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
+from timeit import repeat
 from typing import Any
 
 import numpy as np
@@ -103,9 +103,4 @@ def table(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def fastest(run: Callable[[], Any]) -> float:
     """Seconds that the fastest of `REPEATS` runs takes."""
-    seconds = []
-    for _ in range(REPEATS):
-        began = perf_counter()
-        run()
-        seconds.append(perf_counter() - began)
-    return min(seconds)
+    return min(repeat(run, number=1, repeat=REPEATS))

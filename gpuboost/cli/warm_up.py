@@ -85,7 +85,7 @@ def _processes(n: int) -> Iterator[ProcessPoolExecutor]:
     They ignore Ctrl-C, which this process handles. If one is killed, BrokenProcessPool is raised.
     """
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(n, context, _ignore_ctrl_c)
+    pool = ProcessPoolExecutor(n, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
         yield pool
     except BaseException:
@@ -94,10 +94,6 @@ def _processes(n: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _ignore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from gpuboost.data.quantiles import (
     weighted_rows,
 )
 from gpuboost.data.radix_cells import are_distinct
-from gpuboost.engine.bins import MAX_BINS, BinMapper, BinnedMatrix, BinRule
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 
 _BLOCK_BYTES = 64  # of a row, copied at once by a thread: neighbouring columns share cache lines
 # With more rows, half as many bytes: a fit of 3M x 28 takes 110 MB less, and as long.
@@ -49,42 +49,6 @@ _RANK_OF_BUCKET = np.where(
 # ---- edges --------------------------------------------------------------------------------------
 
 
-def fit_bin_mapper(
-    X: Floats,
-    is_categorical: NDArray[np.bool_],
-    max_bins: int = MAX_BINS,
-    weights: Floats | None = None,
-    n_threads: int = 1,
-) -> BinMapper:
-    """Learn the bins of every column.
-
-    A numeric column with at most `max_bins` distinct values gets a bin for each. Otherwise the bins
-    are quantiles of its cells (see `data.radix_cells`): a bin with several distinct values has at
-    most `2 / max_bins` of the weight. A categorical column gets a bin for each code up to its
-    largest. NaN has no bin here.
-
-    Parameters
-    ----------
-    X : ndarray of float32 or float64 of shape (n_samples, n_features)
-        NaN means missing; a categorical column holds category codes. Any strides are allowed.
-    is_categorical : ndarray of bool of shape (n_features,)
-        Mask of the categorical features.
-    max_bins : int
-        Maximum number of bins per numeric feature, from 2 to `MAX_BINS`.
-    weights : ndarray of shape (n_samples,), optional
-        A row of weight k counts as k equal rows; rows of weight 0 are left out. At least one weight
-        is positive.
-    n_threads : int
-        Number of threads.
-
-    Returns
-    -------
-    BinMapper
-        The result is the same for float32 values and their float64 copies, and for any row order.
-    """
-    return learn_bins(X, BinRule(is_categorical, max_bins, weights), n_threads)[0]
-
-
 def learn_bins(
     X: Floats,
     rule: BinRule,
@@ -92,13 +56,22 @@ def learn_bins(
     counter: type[ColumnCounter] = ColumnCounter,
     with_codes: bool = False,
 ) -> tuple[BinMapper, BinnedMatrix | None]:
-    """Learn the bins of a matrix as `fit_bin_mapper` does, and bin it if that takes no more passes.
+    """Learn the bins of every column, and bin the matrix if that takes no more passes.
+
+    A numeric column with at most ``rule.max_bins`` distinct values gets a bin for each. Otherwise
+    the bins are quantiles of its cells (see `data.radix_cells`): a bin with several distinct values
+    has at most ``2 / max_bins`` of the weight. A categorical column gets a bin for each code up to
+    its largest. NaN has no bin here.
 
     Parameters
     ----------
-    X, n_threads
-        As in `fit_bin_mapper`.
+    X : ndarray of float32 or float64 of shape (n_samples, n_features)
+        NaN means missing; a categorical column holds category codes. Any strides are allowed.
     rule : BinRule
+        With weights, a row of weight k counts as k equal rows, and rows of weight 0 are left out.
+        At least one weight is positive.
+    n_threads : int
+        Number of threads.
     counter : type
         `ColumnCounter`, or a faster class with the same results.
     with_codes : bool
@@ -107,6 +80,7 @@ def learn_bins(
     Returns
     -------
     BinMapper
+        The same for float32 values and their float64 copies, and for any row order.
     BinnedMatrix or None
         As by `bin_columns`, if the matrix is needed and has no rows of weight 0, and if it is large
         or its columns are sorted by ``counter.sorter``. Then the cell of each value, or its place

@@ -156,22 +156,16 @@ def bias_variance(
         if len(predicted):
             own[rows] = _numbers(predicted, classes, "a prediction")
     known = (~np.isnan(found)).sum(axis=0) >= MIN_PREDICTIONS
-    _check_predictions(known, n_bootstraps)
-    parts_of = _squared_error if classes is None else _zero_one_loss
-    known_targets = (own[known] for own in targets)
-    *parts, noise = parts_of(found[:, known], *known_targets).mean(axis=1).tolist()
-    loss, bias, variance, net_variance = parts
-    noise = None if truth is None else noise
-    return BiasVariance(loss, bias, variance, net_variance, noise, int(known.sum()))
-
-
-def _check_predictions(known: np.ndarray, n_bootstraps: int) -> None:
-    """Check that enough models predict a row."""
     if not known.any():
         raise ValueError(
             f"no row was predicted by two of n_bootstraps={n_bootstraps} models; raise it, or pass "
             "X_test and y_test"
         )
+    parts_of = _squared_error if classes is None else _zero_one_loss
+    means = parts_of(found[:, known], *(own[known] for own in targets)).mean(axis=1)
+    loss, bias, variance, net_variance, noise = means.tolist()
+    noise = None if truth is None else noise
+    return BiasVariance(loss, bias, variance, net_variance, noise, int(known.sum()))
 
 
 def _fit_and_predict(

@@ -112,7 +112,7 @@ def ensemble_of(
 def _breadth_first(tree: SourceTree) -> np.ndarray:
     """The nodes breadth-first, the right child after the left one."""
     m, parts, level = len(tree.left), [], np.zeros(1, dtype=np.int64)
-    n_found, seen = 0, np.zeros(m, dtype=bool)
+    seen = np.zeros(m, dtype=bool)
     while len(level):
         if level.min() < 0 or level.max() >= m:
             raise ValueError("a child of a node is out of range")
@@ -122,7 +122,6 @@ def _breadth_first(tree: SourceTree) -> np.ndarray:
         parts.append(level)
         inner = level[tree.left[level] != LEAF_CHILD]
         level = np.column_stack([tree.left[inner], tree.right[inner]]).reshape(-1)
-        n_found += len(level)
     return np.concatenate(parts)
 
 

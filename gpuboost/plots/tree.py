@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuboost.data.parameters import boolean, integer_at_least
-from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.engine.growth.tree import Tree, add_children, levels
 from gpuboost.explain.trees.colors import Color, node_colors, tinted
 from gpuboost.explain.trees.shown_model import ShownModel
 from gpuboost.plots.axes import (
@@ -115,9 +115,7 @@ def _texts(
     """The left child of each node that is drawn, and the lines of its text."""
     left, depths = tree.left, levels(tree.left)
     size = np.ones(len(left), dtype=np.int64)
-    for nodes in reversed(depths):
-        inner = np.flatnonzero(left[nodes]) + nodes.start
-        size[inner] += size[left[inner]] + size[left[inner] + 1]
+    add_children(left, size)
     n = depths[-1 if max_depth is None else min(max_depth, len(depths) - 1)].stop
     texts = [node_lines(shown, tree, node, decimals=decimals, missing=missing) for node in range(n)]
     for node in np.flatnonzero(left[:n] >= n).tolist():

@@ -10,12 +10,13 @@ import pytest
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.backends.numpy.boosting import NumpyBooster
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.criteria import NEWTON
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.task import Regularisation, TreeOptions
+from tests.binning import fit_bin_mapper
 from tests.numba.test_numba_booster import assert_equal_fields
 
 N, N_CLASSES = 300, 4

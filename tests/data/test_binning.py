@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gpuboost.data import binning
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.bins import MAX_BINS, BinMapper, round_down_to_float32
 from gpuboost.engine.numerics import midpoint
+from tests.binning import fit_bin_mapper
 
 DENORMAL = 5e-324
 

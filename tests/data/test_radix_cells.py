@@ -16,11 +16,12 @@ from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.cells import CompiledColumnCounter
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data import radix_cells
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.data.cell_counters import ColumnCounter, count_cells
 from gpuboost.data.quantiles import distinct_values, limit_heavy, quantile_cuts
 from gpuboost.data.radix_cells import BinCells, are_distinct, keys_of, values_of
 from gpuboost.engine.bins import BinRule
+from tests.binning import fit_bin_mapper
 from tests.data.parts_counter import PartsCounter
 from tests.engine.harness import COLUMN_KINDS, make_columns
 

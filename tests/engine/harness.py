@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine import randomness
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 from gpuboost.engine.criteria import ABSOLUTE
@@ -22,6 +22,7 @@ from gpuboost.engine.quantise import (
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler, draw_features
 from gpuboost.engine.targets import Target, TreeRows
 from gpuboost.engine.task import GrowTask, TreeOptions
+from tests.binning import fit_bin_mapper
 
 COLUMN_KINDS = (
     "normal",

@@ -9,13 +9,14 @@ import pytest
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine import criteria
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import find_thresholds, finish_tree
 from gpuboost.engine.quantise import class_target, value_target
 from gpuboost.engine.sampling import RowSampler
 from gpuboost.engine.task import GrowTask, TreeOptions
+from tests.binning import fit_bin_mapper
 from tests.engine.exact import assert_same_fields
 
 

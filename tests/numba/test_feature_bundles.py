@@ -15,7 +15,8 @@ from gpuboost.backends.numba.level_wise import feature_bundles
 from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.backends.numba.threads.pool import ThreadPool
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
+from tests.binning import fit_bin_mapper
 
 N_ROWS = 400
 

@@ -20,8 +20,9 @@ from gpuboost.backends.numba.depth_first import tree_grower
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine import criteria
+from tests.binning import fit_bin_mapper
 from tests.numba.numba_cases import assert_same_trees, ensemble_of, make_task, synth
 
 PROPERTY = settings(

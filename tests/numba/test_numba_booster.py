@@ -20,13 +20,14 @@ from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds
 from gpuboost.backends.numba.level_wise import grower as level_grow
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.ensembles.boosting import Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.task import NO_LIMIT, GrowTask, Regularisation, TreeOptions
+from tests.binning import fit_bin_mapper
 from tests.engine.harness import COLUMN_KINDS, Problem, make_columns, make_weights
 from tests.engine.strategies import boosting_problems
 
@@ -254,8 +255,35 @@ def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
     """There are many chunks, full partial sums, several tiles of features, and bundles."""
-    rng = np.random.default_rng(3)
-    n, n_features = 30_000, 70 if n_threads == 3 else 6
+    task = large_task(name, n_threads, subsample)
+    assert assert_same_rounds(task, rounds=2).grows_by_levels
+
+
+@pytest.mark.parametrize("name", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("min_samples_leaf", [1, 5])
+def test_histograms_of_words(
+    name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the histograms of a parent and its children, none, one, two or all three hold words."""
+    most, pack = 2000, LevelRounds._pack
+
+    def with_limit(self: LevelRounds, *given: Any) -> Any:
+        samples = pack(self, *given)
+        assert samples.rows_in_word >= most
+        return samples._replace(rows_in_word=most)
+
+    monkeypatch.setattr(LevelRounds, "_pack", with_limit)
+    task = large_task(name, 3, False, n=8_000)
+    task = replace(task, options=replace(task.options, min_samples_leaf=min_samples_leaf))
+    assert assert_same_rounds(task, rounds=2).grows_by_levels
+    tree = NumbaBackend().booster(task).boost(0, 0.3).read().trees[0]
+    parents = np.flatnonzero((tree.left > 0) & (tree.depths() < 4))
+    counts = tree.count[[parents, tree.left[parents], tree.left[parents] + 1]]
+    assert set((counts <= most).sum(axis=0)) == {0, 1, 2, 3}
+
+
+def large_task(name: str, n_threads: int, subsample: bool, n: int = 30_000) -> BoostTask:
+    rng, n_features = np.random.default_rng(3), 70 if n_threads == 3 else 6
     X = rng.standard_normal((n, n_features)).astype(np.float32)
     few = X[:, 4::2]
     few[:] = np.floor(few * rng.uniform(0.5, 3.0, few.shape[1]))
@@ -271,7 +299,7 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
         needs_gain=True,
         regularisation=Regularisation(l2=1.0),
     )
-    task = BoostTask(
+    return BoostTask(
         matrix,
         train,
         (),
@@ -284,8 +312,6 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
         n_threads=n_threads,
         memory_budget=2**30,
     )
-    found = assert_same_rounds(task, rounds=2)
-    assert found.grows_by_levels
 
 
 def test_unlimited_depth_is_no_large_number() -> None:

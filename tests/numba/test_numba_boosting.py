@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine import criteria
 from gpuboost.engine.growth.tree import levels
 from gpuboost.engine.targets import GradientTarget, TreeRows
 from gpuboost.engine.task import GrowTask, Regularisation, TreeOptions
+from tests.binning import fit_bin_mapper
 from tests.numba.numba_cases import assert_same_trees, make_task, synth
 
 

@@ -17,10 +17,9 @@ from gpuboost.engine.ensembles.adaboost_task import (
 )
 from gpuboost.engine.ensembles.traversal import leaves_of_codes
 from gpuboost.engine.growth.pruning import pruned_by
-from gpuboost.engine.growth.tree import Tree, finish_tree
+from gpuboost.engine.growth.tree import finish_tree
 from gpuboost.engine.sparse_rows import dense
 from gpuboost.engine.targets import TreeRows
-from gpuboost.engine.task import GrownTree
 
 
 class HostReweighter:
@@ -36,7 +35,9 @@ class HostReweighter:
         task, objective = self._task, self._task.objective
         rows = self._rows(number)
         ((_, grown),) = self._backend.grow(task.growing(number, lambda tree: rows))
-        tree = finish_round(task, grown, rows)
+        whole = finish_tree(grown, task.matrix.mapper, objective.target, rows, task.options)
+        tree = pruned_by(whole, task.options)
+        tree = replace(tree, value=dense(tree.value))
         leaves = leaves_of_codes(tree, task.matrix)
         seen, error = objective.look(tree, leaves, self._weights)
         if not goes_on(error, objective.chance):
@@ -59,10 +60,3 @@ class HostReweighter:
         by_weights = task.boosting == REWEIGHTING
         rows_of = adaboost.reweighted_rows if by_weights else adaboost.resampled_rows
         return rows_of(weights, task.objective.bits, task.sampler.seed, number)
-
-
-def finish_round(task: ReweightTask, grown: GrownTree, rows: TreeRows) -> Tree:
-    """Finish and prune the tree of a round; ``rows`` are the rows that it was grown on."""
-    whole = finish_tree(grown, task.matrix.mapper, task.objective.target, rows, task.options)
-    tree = pruned_by(whole, task.options)
-    return replace(tree, value=dense(tree.value))

@@ -7,7 +7,7 @@ Each step is a method, so that a backend can override it with a faster one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,8 +129,7 @@ class HostBooster:
     def rows_of_round(self, number: int) -> np.ndarray | None:
         """Mask of the rows that the trees of a round are grown on: bool (n,), or None for all."""
         if self._drawn[0] != number:
-            draw = self.task.sampler.draw_counts
-            self._drawn = number, mask_with_weight(self.task, number, draw)
+            self._drawn = number, mask_with_weight(self.task, number)
         return self._drawn[1]
 
     def mean_loss(self, rows: int = 0, weights: np.ndarray | None = None) -> float:
@@ -192,19 +191,16 @@ class HostBooster:
             self._raw[rows][:, column : column + tree.value.shape[1]] += tree.value[leaf]
 
 
-def mask_with_weight(
-    task: BoostTask, number: int, draw: Callable[[int], np.ndarray]
-) -> np.ndarray | None:
+def mask_with_weight(task: BoostTask, number: int) -> np.ndarray | None:
     """Mask of the rows of a round that have positive weight: bool (n,), or None for all.
 
-    ``draw`` returns how often, or whether, the round draws each row; it is not called if the
-    sampler draws all rows. Raises `no_row_error` if no drawn row has positive weight.
+    Raises `no_row_error` if no drawn row has positive weight.
     """
     weights, sampler = task.train.weights, task.sampler
     inside = None if weights is None or (weights > 0).all() else weights > 0
     if sampler.method == ALL_ROWS:
         return inside
-    inside = (draw(number) > 0) & (True if inside is None else inside)
+    inside = (sampler.draw_counts(number) > 0) & (True if inside is None else inside)
     if not inside.any():
         raise no_row_error(sampler, number)
     return inside

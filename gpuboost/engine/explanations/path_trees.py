@@ -43,7 +43,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.engine.explanations.quadrature import gauss_legendre
-from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.engine.growth.tree import Tree, add_children, levels
 
 PATH_CODES = 3
 
@@ -169,9 +169,7 @@ def _previous(parent: np.ndarray, of_split: np.ndarray) -> np.ndarray:
 def _preorder(left: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The nodes below the root in preorder: (m - 1,); ``n_closed`` and ``stop`` of all: (m,)."""
     depths, size = levels(left), np.ones(len(left), dtype=np.int64)
-    for nodes in reversed(depths):
-        inner = np.flatnonzero(left[nodes]) + nodes.start
-        size[inner] += size[left[inner]] + size[left[inner] + 1]
+    add_children(left, size)
     place, n_closed = np.zeros(len(left), dtype=np.int64), np.zeros(len(left), dtype=np.int32)
     for nodes in depths:
         inner = np.flatnonzero(left[nodes]) + nodes.start

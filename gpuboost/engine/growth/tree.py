@@ -152,9 +152,15 @@ def goes_left(
 
 def sum_children(left: np.ndarray, sums: np.ndarray) -> None:
     """Compute the integer sums of inner nodes from those of the leaves, in place."""
+    sums[left > 0] = 0
+    add_children(left, sums)
+
+
+def add_children(left: np.ndarray, sums: np.ndarray) -> None:
+    """Add to each inner node the sums of the nodes below it, in place."""
     for nodes in reversed(levels(left)):
         inner = np.flatnonzero(left[nodes]) + nodes.start
-        sums[inner] = sums[left[inner]] + sums[left[inner] + 1]
+        sums[inner] += sums[left[inner]] + sums[left[inner] + 1]
 
 
 def finish_tree(

@@ -60,9 +60,6 @@ class _Loader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         self._run(module)

@@ -36,7 +36,7 @@ class TrainingTable:
     def bin(self, weights: np.ndarray | None, backend: Backend, n_threads: int) -> BinnedMatrix:
         """Codes of the features: those of a `Dataset`, by the given mapper, or by new bins.
 
-        New bins are as in `data.binning.fit_bin_mapper`, weighted by ``weights`` unless these are
+        New bins are as in `data.binning.learn_bins`, weighted by ``weights`` unless these are
         None.
         """
         if isinstance(self.data, BinnedMatrix):

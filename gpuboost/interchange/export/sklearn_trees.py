@@ -10,7 +10,7 @@ from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree._tree import NODE_DTYPE, TREE_LEAF, TREE_UNDEFINED
 from sklearn.tree._tree import Tree as SklearnTree
 
-from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.engine.growth.tree import Tree, add_children, levels
 
 
 def depth_first_numbers(left: np.ndarray) -> np.ndarray:
@@ -23,9 +23,7 @@ def depth_first_numbers(left: np.ndarray) -> np.ndarray:
     """
     size, number = np.ones(len(left), dtype=np.int64), np.zeros(len(left), dtype=np.int64)
     depths = levels(left)
-    for nodes in reversed(depths):
-        inner = np.flatnonzero(left[nodes]) + nodes.start
-        size[inner] += size[left[inner]] + size[left[inner] + 1]
+    add_children(left, size)
     for nodes in depths:
         inner = np.flatnonzero(left[nodes]) + nodes.start
         number[left[inner]] = number[inner] + 1
@@ -78,10 +76,7 @@ def impurities(tree: Tree) -> np.ndarray:
     if not np.isnan(tree.impurity).any():
         return tree.impurity
     decrease = tree.impurity_decrease * tree.weight[0]
-    for nodes in reversed(levels(tree.left)):
-        inner = np.flatnonzero(tree.left[nodes]) + nodes.start
-        left = tree.left[inner]
-        decrease[inner] += decrease[left] + decrease[left + 1]
+    add_children(tree.left, decrease)
     return np.where(tree.left > 0, decrease / np.where(tree.weight > 0.0, tree.weight, 1.0), 0.0)
 
 

@@ -18,7 +18,7 @@ from gpuboost.backends.cuda.runtime import readback as readbacks
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.sampling.batch_inputs import ROUNDS_AT_ONCE, InputsOfRounds
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.fixed_point import WeightFacts
@@ -26,6 +26,7 @@ from gpuboost.engine.quantise import regression_target
 from gpuboost.engine.sampling import root_key
 from gpuboost.engine.task import GrowTask, TreeOptions
 from tests import cuda_shim
+from tests.binning import fit_bin_mapper
 from tests.cuda.adaboost.test_cuda_adaboost import (
     Fit,
     assert_same_fit,

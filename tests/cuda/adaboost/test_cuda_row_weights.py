@@ -11,7 +11,7 @@ from gpuboost.backends.cuda.adaboost.row_weights import RowWeights
 from gpuboost.backends.cuda.adaboost.rows import ClassFactors, Resampling
 from gpuboost.backends.cuda.runtime.source import file_text
 from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost import WeightBits
@@ -24,6 +24,7 @@ from gpuboost.engine.ensembles.adaboost_task import (
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.task import TreeOptions
 from tests import cuda_shim
+from tests.binning import fit_bin_mapper
 from tests.cuda.shim_runtime import ShimRuntime, with_text
 from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants

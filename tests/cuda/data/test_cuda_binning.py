@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from gpuboost import RandomForestRegressor
 from gpuboost.backends.cuda.data import binning, edges, features
 from gpuboost.backends.cuda.runtime.source import file_text, kernel_source
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.bins import BinMapper, BinnedMatrix, BinRule
 from tests import cuda_shim
+from tests.binning import fit_bin_mapper
 from tests.cuda import nvrtc
 from tests.cuda.runtime.test_kernels_compile import (
     SPILL_ADVICE,

@@ -25,10 +25,11 @@ from gpuboost.backends.cuda.level.records import Search
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.criteria import ENTROPY, VARIANCE
 from gpuboost.engine.task import GrowTask
 from tests import cuda_shim
+from tests.binning import fit_bin_mapper
 from tests.cuda.lock_step import LockStepBackend
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
 from tests.engine.harness import Problem, grow

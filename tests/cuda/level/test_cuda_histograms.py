@@ -15,8 +15,9 @@ from gpuboost.backends.cuda.level.records import Search
 from gpuboost.backends.cuda.runtime.compile_flags import CompileFlags
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from tests import cuda_shim
+from tests.binning import fit_bin_mapper
 from tests.cuda.shim_runtime import ShimRuntime
 
 pytestmark = pytest.mark.skipif(

@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.sampling import draw as drawing
 from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
 from gpuboost.backends.cuda.sampling.draw import DeviceDrawing, draw_counts
 from gpuboost.backends.cuda.sampling.rows import LeafColumns
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
 from gpuboost.engine.fixed_point import planes_to_float
 from gpuboost.engine.quantise import class_target, value_target
 from gpuboost.engine.sampling import RowSampler
@@ -28,6 +28,7 @@ from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.parameters import Execution
 from gpuboost.estimators.model.fitted import TreeBatch
 from tests import cuda_shim
+from tests.binning import fit_bin_mapper
 from tests.cuda.shim_runtime import ShimBackend, ShimRuntime
 from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpuboost.backends.numba.binning import bin_matrix
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
+from tests.binning import fit_bin_mapper
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

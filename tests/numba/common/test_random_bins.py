@@ -14,7 +14,8 @@ from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.backends.numba.references import by_reference
 from gpuboost.backends.numba.splits.random_thresholds import last_bin_up_to
-from gpuboost.data.binning import bin_columns, fit_bin_mapper
+from gpuboost.data.binning import bin_columns
+from tests.binning import fit_bin_mapper
 
 N_BINS = (1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 128, 240, 254, 255)
 

@@ -72,7 +72,7 @@ def fit_bins(runtime: Runtime, X: Array, rule: BinRule) -> BinnedMatrix:
 
 
 def fit_mapper(runtime: Runtime, X: Array, rule: BinRule) -> BinMapper:
-    """Find the bins of every column, equal to those of `gpuboost.data.binning.fit_bin_mapper`."""
+    """Find the bins of every column, equal to those of `gpuboost.data.binning.learn_bins`."""
     limits = [None if own else rule.max_bins for own in rule.is_categorical]
     counts = None if rule.weights is None else _counts_of(runtime, rule.weights)
     bins = []

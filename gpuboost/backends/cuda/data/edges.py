@@ -126,17 +126,14 @@ class _DeviceCounter:
         """Return the smallest and the largest key of some cells of each column."""
         cells = {column: own for column, (own,) in chosen.items()}
         places = self._joined({column: len(own) for column, own in cells.items()})
-        keys = self._runtime.xp.empty((2, places.size), dtype=np.uint64)
+        keys = self._runtime.xp.zeros((2, places.size), dtype=np.uint64)
         keys[0].fill(MISSING_KEY)
-        keys[1].fill(0)
         tables = self._upload(cells, places)
         self._launch("find_cell_extremes", smallest=keys[0], largest=keys[1], **tables)
         smallest, largest = self._runtime.to_host(keys)
-        found = {}
-        for column, own in cells.items():
-            place = places.start[column] + np.arange(len(own))
-            found[column] = smallest[place], largest[place]
-        return found
+        ends = places.start[list(places.sizes)] + list(places.sizes.values())
+        parts = {c: slice(places.start[c], end) for c, end in zip(places.sizes, ends, strict=True)}
+        return {column: (smallest[own], largest[own]) for column, own in parts.items()}
 
     def _copy_weights(self, weight: Array, used: Array) -> np.ndarray:
         """Copy to the host, as two rows, some indices and the weights there."""

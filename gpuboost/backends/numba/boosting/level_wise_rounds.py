@@ -291,4 +291,6 @@ class LevelRounds:
         codes, shape = self._matrix.codes, self._grower.shape
         of_columns = self._codes_by_row, shape.n_columns, self._columns
         bits, summands = int(self._bits[0]), self._summands
-        return Samples(codes, *of_columns, word, bits, *largest, shape.tile, summands)
+        fits = min(((1 << (63 - bits)) - 1) // largest[0], ((1 << bits) - 1) // largest[1])
+        of_words = bits, *largest, 0 if summands.size else fits, shape.tile
+        return Samples(codes, *of_columns, word, *of_words, summands)

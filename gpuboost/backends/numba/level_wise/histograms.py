@@ -1,7 +1,8 @@
 """Histograms of the smaller siblings of a level, summed from rows.
 
 Words of rows are added to partial sums of one tile of columns, which stay in the L1 and L2 caches;
-before a field could overflow, the partial sums are flushed to the int64 totals of the chunk:
+before a field could overflow, the partial sums are flushed to the int64 totals of the chunk (the
+totals of nodes with few rows are words, too, see `Samples.rows_in_word`):
 
     row  word   codes                  partial sums           totals
     17   g | h  3 200 7 ...     ->     [column][bin] g | h   -> gradient [column][bin]
@@ -35,6 +36,12 @@ ROWS_PER_CHECK = 256  # rows between two checks whether partial sums can overflo
 
 LOW_BYTE = np.uint64(255)
 _EIGHT = np.uint64(8)
+
+
+@inlined
+def fields_of(word, bits):
+    """Gradient and hessian of a word whose hessian has so many bits."""
+    return word >> bits, word & ((np.int64(1) << bits) - np.int64(1))
 
 
 @inlined
@@ -81,7 +88,7 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
     Returns the sums of the magnitudes of the rows' gradients, and of their hessians.
     """
     n, one, bits = np.uint64(rows.size), np.uint64(1), np.int64(samples.hessian_bits)
-    mask, gradient, hessian = (np.int64(1) << bits) - np.int64(1), np.int64(0), np.int64(0)
+    gradient, hessian = np.int64(0), np.int64(0)
     for i in range(np.uint64(0), n, np.uint64(2)):
         ahead, following = min(i + np.uint64(CODES_AHEAD), n - one), min(i + one, n - one)
         _prefetch_row(samples, tree, tile, rows[ahead], counted)
@@ -91,8 +98,9 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
         words = np.int64(1), is_two
         if not counted:
             words = samples.word[tree, pair[0]], samples.word[tree, pair[1]] * is_two
-            gradient += abs(words[0] >> bits) + abs(words[1] >> bits)
-            hessian += (words[0] & mask) + (words[1] & mask)
+            added = fields_of(words[0], bits), fields_of(words[1], bits)
+            gradient += abs(added[0][0]) + abs(added[1][0])
+            hessian += added[0][1] + added[1][1]
         _add_pair(samples, tile, pair, words, partial)
     return gradient, hessian
 
@@ -100,12 +108,12 @@ def _add_rows(samples, tree, rows, tile, partial, counted):
 @inlined
 def _flush_words(partial, bits, totals, is_first):
     """Add partial sums to the totals (or set these if ``is_first``); zero the partial sums."""
-    mask, (gradient, hessian) = (np.int64(1) << bits) - np.int64(1), totals
+    gradient, hessian = totals
     for j in range(gradient.size):
-        word = partial[j]
+        added = fields_of(partial[j], bits)
         partial[j] = 0
-        gradient[j] = (np.int64(0) if is_first else gradient[j]) + (word >> bits)
-        hessian[j] = (np.int64(0) if is_first else hessian[j]) + (word & mask)
+        gradient[j] = (np.int64(0) if is_first else gradient[j]) + added[0]
+        hessian[j] = (np.int64(0) if is_first else hessian[j]) + added[1]
 
 
 @helper
@@ -164,7 +172,11 @@ def sum_chunk(samples, state, work, partial, at, tile):
         sum_rows(samples, rows, columns, histogram[0, first:last])
         return
     totals = histogram[0, first:last], histogram[1, first:last]  # contiguous, for vector units
-    sum_words(samples, pair.tree, rows, tile, partial, totals)
+    if state.nodes[pair.summed].count <= samples.rows_in_word:
+        totals[0][:] = 0
+        _add_rows(samples, pair.tree, rows, tile, totals[0], False)
+    else:
+        sum_words(samples, pair.tree, rows, tile, partial, totals)
     if histogram.shape[0] > 2:
         count_rows(samples, pair.tree, rows, tile, partial, histogram[2, first:last])
 

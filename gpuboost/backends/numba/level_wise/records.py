@@ -65,6 +65,9 @@ class Samples(NamedTuple):
         Number of bits of the hessian field of a word.
     max_gradient, max_hessian : int
         Upper bounds of the magnitudes of a row's gradient and hessian.
+    rows_in_word : int
+        Number of rows whose sums always fit a word. In a node with at most as many, the histogram
+        holds words, in place of gradients.
     tile : int
         Number of columns whose histograms are summed together.
     summands : int32 (n, s), or (0, 1) with one channel
@@ -80,6 +83,7 @@ class Samples(NamedTuple):
     hessian_bits: int
     max_gradient: int
     max_hessian: int
+    rows_in_word: int
     tile: int
     summands: np.ndarray
 

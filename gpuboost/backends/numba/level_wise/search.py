@@ -34,7 +34,7 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     row_of,
     set_tree,
 )
-from gpuboost.backends.numba.level_wise.histograms import sum_chunk, tile_columns
+from gpuboost.backends.numba.level_wise.histograms import fields_of, sum_chunk, tile_columns
 from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
@@ -57,29 +57,56 @@ def _add_parts(work, pair, first, last):
 
 
 @inlined
-def _subtract(cells, less, column, width):
-    """Turn the histogram of a column of the parent into that of the larger sibling, in place.
+def _n_of_words(samples, node, smaller):
+    """How many of three histograms hold words: the parent's, ``node``'s, its ``smaller`` sibling's.
 
-    ``width`` is the number of sums of a column.
+    The smaller ones do if a larger one does.
     """
-    at = column * width
-    for field in range(cells.shape[0]):
-        own, other = cells[field, at : at + width], less[field, at : at + width]
-        for j in range(np.uint64(width)):
-            own[j] -= other[j]
+    few, n, less = np.int64(samples.rows_in_word), np.int64(node.count), np.int64(smaller.count)
+    return np.int64(n + less <= few) + np.int64(n <= few) + np.int64(less <= few)
 
 
 @inlined
-def _sum_up(scratch, cells, column, width, missing_code):
+def _subtract(samples, cells, less, n_of_words, column, width):
+    """Turn the histogram of a column of the parent into that of the larger sibling, in place.
+
+    ``width`` is the number of sums of a column, and ``n_of_words`` that of `_n_of_words`.
+    """
+    at, bits = column * width, np.int64(samples.hessian_bits)
+    if (n_of_words == 1) | (n_of_words == 2):
+        gradients, hessians = cells[0, at : at + width], cells[1, at : at + width]
+        words = less[0, at : at + width]
+        for j in range(np.uint64(width)):
+            gradient, hessian = fields_of(words[j], bits)
+            gradients[j] -= gradient
+            hessians[j] -= hessian
+            if n_of_words == 2:
+                gradients[j] = (gradients[j] << bits) + hessians[j]
+    for field in range(cells.shape[0]):
+        if (n_of_words == 0) | (field == 2) | ((field == 0) & (n_of_words == 3)):
+            own, other = cells[field, at : at + width], less[field, at : at + width]
+            for j in range(np.uint64(width)):
+                own[j] -= other[j]
+
+
+@inlined
+def _sum_up(scratch, samples, node, cells, column, width, missing_code):
     """Fill `Scratch.sums` with sums up to each of ``width`` value bins, and `Scratch.missing`."""
     sums, missing, at = scratch.sums, scratch.missing, column * BINS
     gradients, hessians = cells[0, at : at + BINS], cells[1, at : at + BINS]
     gradient, hessian, count = np.int64(0), np.int64(0), np.int64(0)
-    for j in range(np.uint64(width)):
-        gradient += gradients[j]
-        hessian += hessians[j]
-        sums[GRADIENT, j], sums[HESSIAN, j] = gradient, hessian
-    missing[GRADIENT], missing[HESSIAN] = gradients[missing_code], hessians[missing_code]
+    if node.count <= samples.rows_in_word:
+        bits, word = np.int64(samples.hessian_bits), np.int64(0)
+        for j in range(np.uint64(width)):
+            word += gradients[j]
+            sums[GRADIENT, j], sums[HESSIAN, j] = fields_of(word, bits)
+        missing[GRADIENT], missing[HESSIAN] = fields_of(gradients[missing_code], bits)
+    else:
+        for j in range(np.uint64(width)):
+            gradient += gradients[j]
+            hessian += hessians[j]
+            sums[GRADIENT, j], sums[HESSIAN, j] = gradient, hessian
+        missing[GRADIENT], missing[HESSIAN] = gradients[missing_code], hessians[missing_code]
     missing[COUNT] = 0
     if cells.shape[0] > 2:
         counts = cells[2, at : at + BINS]
@@ -90,18 +117,22 @@ def _sum_up(scratch, cells, column, width, missing_code):
 
 
 @inlined
-def _load_bundle(channels, scratch, cells, column, n_sums, size):
+def _load_bundle(channels, scratch, samples, node, cells, column, n_sums, size):
     """Fill `Scratch.bundle` with the histogram of a feature bundle, one row for each sum of a bin.
 
-    ``n_sums`` is the number of sums of a bin, and ``size`` that of those that are neighbours.
+    ``n_sums`` and ``size`` are those of `_bin_shape`.
     """
-    first = column * BINS * size
+    first, bits = column * BINS * size, np.int64(samples.hessian_bits)
     for lane in range(n_sums):
         for j in range(BINS):
             if channels is None:
                 scratch.bundle[lane, j] = cells[lane, first + j]
             else:
                 scratch.bundle[lane, j] = cells[0, first + j * size + lane]
+    if node.count <= samples.rows_in_word:
+        for j in range(BINS):
+            fields = fields_of(scratch.bundle[0, j], bits)
+            scratch.bundle[0, j], scratch.bundle[1, j] = fields
 
 
 @inlined
@@ -154,10 +185,11 @@ def _search_features(problem, channels, samples, node, cells, less, status, tile
     for column in range(tile[0], tile[1]):
         first, last = columns.first[column], columns.first[column + 1]
         is_bundle = columns.values[columns.order[first]] > 0
-        if less.shape[0]:
-            _subtract(cells, less, column, BINS if channels is None else BINS * size)
+        if less[0].shape[0]:
+            width = BINS if channels is None else BINS * size
+            _subtract(samples, cells, *less, column, width)
         if is_bundle:
-            _load_bundle(channels, scratch, cells, column, n_sums, size)
+            _load_bundle(channels, scratch, samples, node, cells, column, n_sums, size)
         for at in range(first, last):
             feature = columns.order[at]
             n_bins = matrix.n_bins[feature]
@@ -168,7 +200,7 @@ def _search_features(problem, channels, samples, node, cells, less, status, tile
                 continue
             if not is_bundle:
                 if channels is None:
-                    _sum_up(scratch, cells, column, n_bins, matrix.missing_code)
+                    _sum_up(scratch, samples, node, cells, column, n_bins, matrix.missing_code)
                 else:
                     code = matrix.missing_code
                     running_sums(scratch, cells, column, n_bins, code, n_sums, size)
@@ -186,13 +218,13 @@ def search_node(problem, channels, samples, node, cells, less, status, node_samp
     split, feature, columns = problem.scratch.split[0], np.int64(-1), samples.columns
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
     if channels is not None:
-        add_up_node(channels, cells, less, tile[0], samples.summands.shape[1])
+        add_up_node(channels, cells, less[0], tile[0], samples.summands.shape[1])
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
         can_split = _search_features(
             problem, channels, samples, node, cells, less, status, tile, wanted
         )
-        less = less[:0]
+        less = less[0][:0], less[1]
         if not node_sampling:
             return
         if can_split or problem.limits.max_features >= problem.matrix.n_bins.size:
@@ -230,12 +262,14 @@ def search_task(problem, channels, samples, state, work, partial, task, is_summe
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
-        given = channels, samples, node, cells, cells[:0], status
+        given = channels, samples, node, cells, (cells[:0], np.int64(0)), status
         search_node(problem, *given, work.node_sampling, of_tile)
         _store(problem, work, slot, tile)
     if pair.other >= 0:
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
-        given = channels, samples, node, cells, work.histograms[pair.summed_histogram]
+        n_of_words = _n_of_words(samples, node, state.nodes[pair.summed])
+        less = work.histograms[pair.summed_histogram], n_of_words
+        given = channels, samples, node, cells, less
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
         search_node(problem, *given, status, work.node_sampling, of_tile)
         _store(problem, work, slot + 1, tile)

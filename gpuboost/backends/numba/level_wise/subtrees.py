@@ -30,7 +30,7 @@ from gpuboost.backends.numba.common.records import Rows
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import raise_by_one, reference_at
 from gpuboost.backends.numba.level_wise.feature_sampling import set_tree
-from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE
+from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE, fields_of
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_roots
 from gpuboost.backends.numba.splits.search import evaluate
@@ -98,12 +98,11 @@ def _load_codes(problem, samples, local, count):
 def load(problem, samples, state, local, at, tree):
     """Copy the rows of a node, their words and their codes to ``local``."""
     node, bits = state.nodes[at], np.int64(samples.hessian_bits)
-    mask = (np.int64(1) << bits) - np.int64(1)
     row = state.row[node.depth & 1, node.start : node.start + node.count]
     for i in range(np.uint64(node.count)):
-        word = samples.word[tree, np.uint64(row[i])]
+        gradient, hessian = fields_of(samples.word[tree, np.uint64(row[i])], bits)
         local.row[i], local.rows.row[i] = row[i], i
-        local.rows.word[i] = pack(word >> bits, word & mask, problem.packing)
+        local.rows.word[i] = pack(gradient, hessian, problem.packing)
     _load_codes(problem, samples, local, node.count)
 
 
