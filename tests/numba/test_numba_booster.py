@@ -71,13 +71,33 @@ def shapes() -> st.SearchStrategy[tuple[int, int]]:
     return deep | st.tuples(st.integers(1, 5), st.sampled_from(LEAVES))
 
 
+def limit_words(patch: pytest.MonkeyPatch, limit: int) -> None:
+    """Let only histograms of nodes with at most ``limit`` rows hold words."""
+    pack = LevelRounds._pack
+
+    def with_limit(self: LevelRounds, *given: Any) -> Any:
+        samples = pack(self, *given)
+        return samples._replace(rows_in_word=min(limit, samples.rows_in_word))
+
+    patch.setattr(LevelRounds, "_pack", with_limit)
+
+
+word_limits = st.sampled_from((0, 3, 10, 30, 80, 10_000))
+
+
 # ---- the level-wise grower on problems of every kind -------------------------------------------
 
 
 @settings(PROPERTY, max_examples=200)
-@given(boosting_problems(), shapes(), st.integers(1, 3), st.sampled_from((2, 9, 40, 10_000)))
+@given(
+    boosting_problems(),
+    shapes(),
+    st.integers(1, 3),
+    st.sampled_from((2, 9, 40, 10_000)),
+    word_limits,
+)
 def test_levels_grow_what_numpy_grows(
-    problem: Problem, shape: tuple[int, int], n_threads: int, small: int
+    problem: Problem, shape: tuple[int, int], n_threads: int, small: int, in_word: int
 ) -> None:
     """Trees with all limits; one thread grows nodes, or trees, of fewer than ``small`` rows."""
     depth, leaves = shape
@@ -93,6 +113,7 @@ def test_levels_grow_what_numpy_grows(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level_grow, "SUBTREE_ROWS", small)
         patch.setattr(level_grow, "ALL_SMALL", small if small > len(problem.X) else 1)
+        limit_words(patch, in_word)
         found = LevelRounds(task, pool).grow(made, means, scale, range(1))
     pool.dismiss()
     assert_equal_fields(found[0], expected[0])
@@ -245,9 +266,11 @@ def assert_same_rounds(task: BoostTask, rounds: int = 3) -> NumbaBooster:
 
 
 @settings(PROPERTY, max_examples=120)
-@given(fits())
-def test_rounds_are_those_of_numpy(task: BoostTask) -> None:
-    assert_same_rounds(task)
+@given(fits(), word_limits)
+def test_rounds_are_those_of_numpy(task: BoostTask, in_word: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        limit_words(patch, in_word)
+        assert_same_rounds(task)
 
 
 @pytest.mark.parametrize("name", ["log_loss", "softmax", "squared_error", *OUTPUTS])
@@ -265,24 +288,21 @@ def test_histograms_of_words(
     name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the histograms of a parent and its children, none, one, two or all three hold words."""
-    most, pack = 2000, LevelRounds._pack
-
-    def with_limit(self: LevelRounds, *given: Any) -> Any:
-        samples = pack(self, *given)
-        assert samples.rows_in_word >= most
-        return samples._replace(rows_in_word=most)
-
-    monkeypatch.setattr(LevelRounds, "_pack", with_limit)
+    limit = 2000
+    limit_words(monkeypatch, limit)
     task = large_task(name, 3, False, n=8_000)
     task = replace(task, options=replace(task.options, min_samples_leaf=min_samples_leaf))
     assert assert_same_rounds(task, rounds=2).grows_by_levels
-    tree = NumbaBackend().booster(task).boost(0, 0.3).read().trees[0]
+    booster = NumbaBackend().booster(task)
+    tree = booster.boost(0, 0.3).read().trees[0]
+    booster.close()
     parents = np.flatnonzero((tree.left > 0) & (tree.depths() < 4))
     counts = tree.count[[parents, tree.left[parents], tree.left[parents] + 1]]
-    assert set((counts <= most).sum(axis=0)) == {0, 1, 2, 3}
+    assert set((counts <= limit).sum(axis=0)) == {0, 1, 2, 3}
 
 
 def large_task(name: str, n_threads: int, subsample: bool, n: int = 30_000) -> BoostTask:
+    """A fit with missing values; with 3 threads, also several tiles of features, and bundles."""
     rng, n_features = np.random.default_rng(3), 70 if n_threads == 3 else 6
     X = rng.standard_normal((n, n_features)).astype(np.float32)
     few = X[:, 4::2]

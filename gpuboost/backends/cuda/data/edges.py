@@ -131,8 +131,7 @@ class _DeviceCounter:
         tables = self._upload(cells, places)
         self._launch("find_cell_extremes", smallest=keys[0], largest=keys[1], **tables)
         smallest, largest = self._runtime.to_host(keys)
-        ends = places.start[list(places.sizes)] + list(places.sizes.values())
-        parts = {c: slice(places.start[c], end) for c, end in zip(places.sizes, ends, strict=True)}
+        parts = {c: slice(places.start[c], places.start[c] + n) for c, n in places.sizes.items()}
         return {column: (smallest[own], largest[own]) for column, own in parts.items()}
 
     def _copy_weights(self, weight: Array, used: Array) -> np.ndarray:

@@ -83,7 +83,7 @@ def _prefetch_row(samples, tree, tile, row, counted):
 
 @inlined
 def _add_rows(samples, tree, rows, tile, partial, counted):
-    """Add the words of rows, or ones if ``counted``, to the partial sums of a tile.
+    """Add the words of rows, or ones if ``counted``, to the partial sums (or totals) of a tile.
 
     Returns the sums of the magnitudes of the rows' gradients, and of their hessians.
     """

@@ -66,8 +66,9 @@ class Samples(NamedTuple):
     max_gradient, max_hessian : int
         Upper bounds of the magnitudes of a row's gradient and hessian.
     rows_in_word : int
-        Number of rows whose sums always fit a word. In a node with at most as many, the histogram
-        holds words, in place of gradients.
+        Number of rows whose sums always fit a word; 0 with several channels. The histogram of a
+        node with at most as many rows holds words in the place of gradients; its hessians are not
+        set.
     tile : int
         Number of columns whose histograms are summed together.
     summands : int32 (n, s), or (0, 1) with one channel
@@ -173,8 +174,8 @@ class LevelWork(NamedTuple):
         Chunks of rows: tasks of the threads.
     histograms : int64 (t + p, fields, n_columns * 256), or (t + p, 1, n_columns * 256 * s)
         Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
-        gradient, hessian and, if it is needed, count. With several channels, the s sums of a bin
-        are neighbours instead, see `channels`.
+        gradient, hessian and, if it is needed, count (but see `Samples.rows_in_word`). With
+        several channels, the s sums of a bin are neighbours instead, see `channels`.
     first_part : int
         Index of the first histogram of a chunk, which is t.
     feature_status : uint8 (slots, F) or (T, F)

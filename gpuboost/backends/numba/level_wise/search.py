@@ -43,9 +43,9 @@ FIELD_ROWS = (GRADIENT, HESSIAN, COUNT)  # row of `Scratch.sums` for each field 
 
 
 @inlined
-def _add_parts(work, pair, first, last):
-    """Add up the histograms of the chunks of a node."""
-    for field in range(work.histograms.shape[1]):
+def _add_parts(work, pair, first, last, step):
+    """Add up the histograms of the chunks of a node; ``step`` is 2 if they hold words, else 1."""
+    for field in range(0, work.histograms.shape[1], step):
         total = work.histograms[pair.summed_histogram, field, first:last]
         part = work.histograms[pair.first_part, field, first:last]
         for j in range(total.size):
@@ -82,11 +82,11 @@ def _subtract(samples, cells, less, n_of_words, column, width):
             hessians[j] -= hessian
             if n_of_words == 2:
                 gradients[j] = (gradients[j] << bits) + hessians[j]
-    for field in range(cells.shape[0]):
-        if (n_of_words == 0) | (field == 2) | ((field == 0) & (n_of_words == 3)):
-            own, other = cells[field, at : at + width], less[field, at : at + width]
-            for j in range(np.uint64(width)):
-                own[j] -= other[j]
+    first = 2 if (n_of_words == 1) | (n_of_words == 2) else 0
+    for field in range(first, cells.shape[0], 1 + n_of_words // 3):
+        own, other = cells[field, at : at + width], less[field, at : at + width]
+        for j in range(np.uint64(width)):
+            own[j] -= other[j]
 
 
 @inlined
@@ -177,7 +177,8 @@ def _bin_shape(problem, channels, samples, cells):
 def _search_features(problem, channels, samples, node, cells, less, status, tile, wanted):
     """Evaluate the features of a tile with ``wanted`` status; return whether any can split.
 
-    ``less`` is what is subtracted from the cells first; it has no fields if nothing is.
+    ``less`` is the histogram that is subtracted from the cells first, which has no fields if
+    nothing is, and the number of `_n_of_words`.
     """
     matrix, scratch, columns = problem.matrix, problem.scratch, samples.columns
     n_sums, size = _bin_shape(problem, channels, samples, cells)
@@ -187,7 +188,7 @@ def _search_features(problem, channels, samples, node, cells, less, status, tile
         is_bundle = columns.values[columns.order[first]] > 0
         if less[0].shape[0]:
             width = BINS if channels is None else BINS * size
-            _subtract(samples, cells, *less, column, width)
+            _subtract(samples, cells, less[0], less[1], column, width)
         if is_bundle:
             _load_bundle(channels, scratch, samples, node, cells, column, n_sums, size)
         for at in range(first, last):
@@ -258,7 +259,8 @@ def search_task(problem, channels, samples, state, work, partial, task, is_summe
     if not is_summed:
         sum_chunk(samples, state, work, partial, pair.first_chunk, tile)
     if pair.n_chunks > 1:
-        _add_parts(work, pair, of_tile[0] * width, of_tile[1] * width)
+        step = 1 + np.int64(state.nodes[pair.summed].count <= samples.rows_in_word)
+        _add_parts(work, pair, of_tile[0] * width, of_tile[1] * width, step)
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
