@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,7 @@ class CategoryNumbers:
     @property
     def as_ordinal_codes(self) -> CategoryNumbers:
         """The same with the numbers 0, 1, 2 and so on."""
-        ordinal = np.arange(len(self.categories), dtype=np.float64)
-        return CategoryNumbers(self.categories, ordinal, self.codes)
+        return replace(self, numbers=np.arange(len(self.categories), dtype=np.float64))
 
     def pairs(self) -> list[list[Any]]:
         """Pairs of a category and its number, for JSON; other types than JSON's become text."""
@@ -70,8 +69,7 @@ def numbers_of_categories(schema: FeatureSchema) -> dict[int, CategoryNumbers]:
 
 def bits_of_masks(masks: np.ndarray) -> np.ndarray:
     """Whether each code goes left, for the ``masks`` of categorical splits: bool (c, 256)."""
-    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
-    return bits.astype(bool)
+    return np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little").astype(bool)
 
 
 def mask_rows(trees: Ensemble) -> np.ndarray:
