@@ -22,15 +22,8 @@ class OnnxGraph:
         """Add a constant."""
         name = f"constant_{len(self._constants)}"
         array = np.asarray(values, dtype=dtype)
-        self._constants.append(self._tensor(array, name))
+        self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
-
-    def _tensor(self, array: np.ndarray, name: str) -> Any:
-        if array.dtype.kind in "UTO":
-            texts = array.ravel().tolist()
-            kind = self._onnx.TensorProto.STRING
-            return self._onnx.helper.make_tensor(name, kind, array.shape, texts)
-        return self._onnx.numpy_helper.from_array(array, name)
 
     def add(self, operator: str, *inputs: str, n_outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; arrays among the attributes are tensors.
@@ -46,8 +39,9 @@ class OnnxGraph:
         return names[0] if n_outputs == 1 else names
 
     def _add(self, operator: str, inputs: Any, names: list[str], attributes: dict) -> None:
+        of_array = self._onnx.numpy_helper.from_array
         given = {
-            name: self._tensor(value, name) if isinstance(value, np.ndarray) else value
+            name: of_array(value, name) if isinstance(value, np.ndarray) else value
             for name, value in attributes.items()
         }
         domain = "ai.onnx.ml" if operator in ("TreeEnsemble", "LabelEncoder") else ""
@@ -57,16 +51,14 @@ class OnnxGraph:
     def output(self, name: str, value: str, dtype: Any, shape: list[int | None]) -> None:
         """Make a value an output of the graph, cast to ``dtype``; strings are not cast."""
         kind = self.type_of(dtype)
-        if np.dtype(dtype).kind == "U":
+        if np.dtype(dtype).kind == "O":
             self._add("Identity", [value], [name], {})
         else:
             self._add("Cast", [value], [name], {"to": kind})
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, shape))
 
     def type_of(self, dtype: Any) -> int:
-        """ONNX's number of a type of NumPy; that of strings for a ``dtype`` of text."""
-        if np.dtype(dtype).kind == "U":
-            return self._onnx.TensorProto.STRING
+        """ONNX's number of a type of NumPy; that of strings for the type of objects."""
         return self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
     def model(self, name: str, n_features: int, dtype: Any, facts: dict[str, str]) -> Any:

@@ -232,7 +232,7 @@ def _write_classes(graph: OnnxGraph, contents: ModelContents, raw: str, kind: An
             index = _voted_class(graph, own, len(classes))
         labels = class_labels(classes)
         label = graph.add("Gather", graph.constant(labels), index, axis=0)
-        graph.output(f"label{end}", label, "U" if labels.dtype == object else labels.dtype, [None])
+        graph.output(f"label{end}", label, labels.dtype, [None])
         graph.output(f"probabilities{end}", probabilities, kind, [None, len(classes)])
     if contents.has_decisions:
         is_vector = len(contents.classes[0]) == 2
