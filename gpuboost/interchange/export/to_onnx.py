@@ -19,13 +19,7 @@ from gpuboost.interchange.export.category_numbers import (
     CategoryNumbers,
     numbers_of_categories,
 )
-from gpuboost.interchange.export.contents import (
-    MEAN,
-    MEDIAN,
-    ModelContents,
-    contents_of,
-    own_estimator,
-)
+from gpuboost.interchange.export.contents import MEAN, MEDIAN, ModelContents, contents_of
 from gpuboost.interchange.export.onnx_graph import OnnxGraph
 from gpuboost.interchange.export.onnx_trees import (
     MISSING_CODE,
@@ -62,8 +56,7 @@ def _facts(
 ) -> dict[str, str]:
     """The entries of the model's metadata."""
     names = contents.schema.names
-    own = own_estimator(estimator, "ONNX")
-    facts = {"estimator": contents.name, "fingerprint": own.fingerprint()}
+    facts = {"estimator": contents.name, "fingerprint": estimator.fingerprint()}
     if names is not None:
         facts["feature_names"] = json.dumps(names.tolist())
     if categories:
