@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.estimators.boosting.model import BoostedRounds
@@ -25,7 +24,6 @@ from gpuboost.interchange.export.sklearn_trees import sklearn_tree
 
 def to_sklearn(estimator: Any) -> Any:
     """Convert a fitted estimator to one of scikit-learn; see the method of estimators."""
-    check_is_fitted(estimator)
     if getattr(estimator, "_sklearn_model", None) is not None:
         return deepcopy(estimator._sklearn_model)
     own = own_estimator(estimator, "scikit-learn")
