@@ -161,7 +161,5 @@ def _hist_gradient_boosting(estimator: Any, own: Any) -> Any:
     made._preprocessor = made.is_categorical_ = made._is_categorical_remapped = None
     made._n_features = made.n_features_in_
     made._baseline_prediction = model.baseline[None].copy()
-    made._predictors = [
-        [tree_predictor(tree) for tree in own_round] for own_round in _rounds(model)
-    ]
+    made._predictors = [list(map(tree_predictor, trees)) for trees in _rounds(model)]
     return made
