@@ -304,11 +304,9 @@ def _list_of(text: str) -> list[Any]:
 
 def _as_columns(base: np.ndarray, column: np.ndarray, width: int, parameters: Source) -> np.ndarray:
     """The base score of each column of raw predictions."""
-    counts = [
-        parameters.integer(key, default, low=0, high=MAX_COLUMNS)
-        for key, default in (("num_class", 0), ("num_target", 1))
-    ]
-    n_columns = max(1, *counts, width, len(base))
+    n_classes = parameters.integer("num_class", 0, low=0, high=MAX_COLUMNS)
+    n_targets = parameters.integer("num_target", 1, low=0, high=MAX_COLUMNS)
+    n_columns = max(1, n_classes, n_targets, width, len(base))
     if len(base) not in (1, n_columns) or column.max() >= n_columns or width not in (1, n_columns):
         raise ValueError("the trees of the XGBoost model are not those of its classes or outputs")
     return np.broadcast_to(base.astype(np.float64), (n_columns,)).copy()
