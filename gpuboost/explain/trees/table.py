@@ -137,12 +137,10 @@ def _splits(shown: ShownModel) -> tuple[list[Any], ...]:
                 rows.append((None, None, None, None))
                 continue
             left = shown.split(tree, node)[0]
-            is_set = left.known is not None
+            known = left.known
+            others = left.others if known is not None and known.others is not None else None
             texts = [category_text(each) for each in left.categories or ()]
-            others = (
-                left.others if left.known is not None and left.known.others is not None else None
-            )
-            rows.append((left.name, texts if is_set else None, others, left.missing))
+            rows.append((left.name, None if known is None else texts, others, left.missing))
     return tuple(list(column) for column in zip(*rows, strict=True))
 
 
@@ -184,15 +182,10 @@ def _to_polars(polars: Any, columns: NodeColumns) -> Any:
 
 
 def _to_arrow(pyarrow: Any, columns: NodeColumns) -> Any:
-    def made(kind: str) -> Any:
-        return (
-            pyarrow.list_(pyarrow.string())
-            if kind == _STRINGS
-            else getattr(pyarrow, _ARROW[kind])()
-        )
-
+    types = {kind: getattr(pyarrow, name)() for kind, name in _ARROW.items()}
+    types[_STRINGS] = pyarrow.list_(pyarrow.string())
     return pyarrow.table(
-        {name: pyarrow.array(values, made(kind)) for name, (kind, values) in columns.items()}
+        {name: pyarrow.array(values, types[kind]) for name, (kind, values) in columns.items()}
     )
 
 
