@@ -16,18 +16,12 @@ def names_of_features(given: Any, known: Any, n_features: int) -> tuple[str, ...
     TypeError, ValueError
         The given names are no texts in a row, or not as many as there are features.
     """
-    if given is not None:
-        return checked_names("feature_names", given, n_features)
-    if known is None:
-        return tuple(f"feature_{feature}" for feature in range(n_features))
-    return tuple(map(str, known))
-
-
-def checked_names(parameter: str, given: Any, n: int) -> tuple[str, ...]:
-    """Names as texts; an error if they are not n texts in a row."""
-    found = _texts(parameter, given)
-    if len(found) != n:
-        raise ValueError(f"{parameter} must contain {n} elements, got {len(found)}")
+    if given is None:
+        default = (f"feature_{feature}" for feature in range(n_features))
+        return tuple(default if known is None else map(str, known))
+    found = _texts("feature_names", given)
+    if len(found) != n_features:
+        raise ValueError(f"feature_names must contain {n_features} elements, got {len(found)}")
     return found
 
 
