@@ -133,10 +133,8 @@ class NodeLabels:
             return
         term = shown.term_name(self.number) if shown.kind == TERMS else None
         is_shown = term is not None and self.options.show_classes
-        yield (
-            f"value ({one_line(str(term))})" if is_shown else "value",
-            self.options.number(value[0]),
-        )
+        name = f"value ({one_line(str(term))})" if is_shown else "value"
+        yield name, self.options.number(value[0])
 
     def _list(self, values: np.ndarray, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Values in brackets; of many, the largest with their names, without a name of the line."""
