@@ -200,8 +200,7 @@ def export_rules(
     rows: TrainingRows | MeasuredRows = TrainingRows(shown)
     if X is not None:
         used = set() if show_missing else {c.feature for conditions, _ in found for c in conditions}
-        given = {"sample_weight": sample_weight, "unmatched": sorted(used)}
-        rows = measured_rows(shown, X, y, **given)
+        rows = measured_rows(shown, X, y, sample_weight=sample_weight, unmatched=sorted(used))
     found.sort(key=lambda rule: -rows.coverage(*rule))
     return [_rule(shown, rows, *each) for each in found[:limit]]
 
