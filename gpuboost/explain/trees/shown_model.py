@@ -328,9 +328,8 @@ def _of_imported(held: ImportedTrees, labels: tuple[np.ndarray, ...]) -> dict[st
     is_mean = is_mean and not rule.base.any() and held.link.name == "identity"
     kind = PREDICTIONS if is_mean else TERMS
     if labels and is_mean:
-        of_classes = held.decision == BY_PROBABILITY and width == len(labels) * max(
-            map(len, labels)
-        )
+        n_classes = max(map(len, labels))
+        of_classes = held.decision == BY_PROBABILITY and width == len(labels) * n_classes
         kind = CLASS_PROBABILITIES if of_classes else TERMS
     column = np.full_like(rule.column, ALL_COLUMNS) if kind != TERMS else rule.column
     return {"kind": kind, "column": column, "criterion": None}
