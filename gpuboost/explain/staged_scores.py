@@ -259,16 +259,13 @@ def _scores(
     for model, seen in stages:
         check_same_length(seen, y)
         is_whole = bool(seen.all())
-        if is_whole:
-            rows = X, y, weights
-        else:
-            rows = X[seen], y[seen], None if weights is None else weights[seen]
+        rows = (X, y) if is_whole else (X[seen], y[seen])
         if len(rows[1]) < (1 if is_classifier(model) else 2):  # R2 needs two rows
             found.append(np.nan)
             continue
-        given = {} if weights is None else {"sample_weight": rows[2]}
+        given = {} if weights is None else {"sample_weight": weights[seen]}
         try:
-            found.append(float(scorer(model, *rows[:2], **given)))
+            found.append(float(scorer(model, *rows, **given)))
         except ValueError:  # for example, if a class has none of these rows
             if is_whole:
                 raise
