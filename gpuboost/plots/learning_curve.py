@@ -67,13 +67,9 @@ def plot_learning_curve(curve: Any, *, metric: str | None = None, ax: Axes | Non
     marker = "o" if len(n_trees) <= MAX_MARKED_POINTS else ""
     for name, own in scores.items():
         label, color, style = LINES[name]
-        line: dict[str, Any] = {
-            "label": label,
-            "color": color,
-            "linestyle": style,
-            "marker": marker,
-        }
-        ax.plot(n_trees, own, markersize=4.0, **line)
+        ax.plot(
+            n_trees, own, label=label, color=color, linestyle=style, marker=marker, markersize=4.0
+        )
     name = (getattr(curve, "metric", None) or "score") if metric is None else metric
     ax.set(xlabel="n_estimators", ylabel=plain(str(name)))
     ax.margins(x=0.02)
