@@ -179,12 +179,11 @@ class SourceTable:
         """Codes of the rows, -1 where the category is missing, and the categories as texts."""
         codes, values = self.table.categories(feature)
         order = list(range(len(values)))
-        if not (
+        is_enum = (
             isinstance(self.table, FrameTable) and self.table.columns[feature].dtype == nw.Enum
-        ):
-            order.sort(
-                key=lambda code: _sort_key(values[code])
-            )  # others have no order of their own
+        )
+        if not is_enum:  # others have no order of their own
+            order.sort(key=lambda code: _sort_key(values[code]))
         place = np.full(len(values) + 1, -1)  # stays -1 for code -1, which is the last entry
         place[order] = np.arange(len(values))
         is_missing = np.array([*map(is_missing_label, values), True])
