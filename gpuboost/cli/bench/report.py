@@ -72,11 +72,8 @@ class BenchReport:
         if not wins:
             yield "No GPU was measured beside a CPU, so there is no size from which it wins."
         for model, rows in wins.items():
-            yield f"{model}: " + (
-                "the GPU does not win at these sizes."
-                if rows is None
-                else f"the GPU wins from {rows:,} rows."
-            )
+            found = "does not win at these sizes" if rows is None else f"wins from {rows:,} rows"
+            yield f"{model}: the GPU {found}."
         missing: dict[str, list[str]] = {}
         for cell, outcome in self.found.items():
             if outcome.reason:

@@ -206,9 +206,8 @@ def run(options: BenchOptions, as_json: bool) -> int:
             runner.stop()
     seconds = time.perf_counter() - began
     source = options.table or "synthetic rows"
-    print_report(
-        BenchReport(found, options.budget, seconds, source, rows.is_classification), as_json
-    )
+    report = BenchReport(found, options.budget, seconds, source, rows.is_classification)
+    print_report(report, as_json)
     return int(any(one.is_error and cell.library == GPUBOOST for cell, one in found.items()))
 
 
