@@ -76,10 +76,7 @@ def _print_confusion(classes: list[Any], counts: list[list[float]]) -> None:
         rows = [[str(own), str(predicted), count] for count, own, predicted in pairs[:10]]
         print_table("most frequent errors", ["class", "predicted", "rows"], rows, n_text=2)
         return
-    rows = [
-        [str(name), *(shown_count(count) for count in own)]
-        for name, own in zip(classes, counts, strict=True)
-    ]
+    rows = [[name, *map(shown_count, own)] for name, own in zip(names, counts, strict=True)]
     print_table("confusion: class by predicted class", ["class", *names], rows)
 
 
