@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import gpuboost
@@ -38,14 +39,11 @@ def parameter_value(text: str) -> Any:
     """The value in ``name=value``: a literal of JSON or TOML, None, or else a string."""
     if text in _LITERALS:
         return _LITERALS[text]
-    try:
+    with suppress(ValueError):
         return json.loads(text)
-    except ValueError:
-        pass
-    try:
+    with suppress(tomllib.TOMLDecodeError):
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+    return text
 
 
 def parsed_parameters(pairs: Iterable[str]) -> dict[str, Any]:
