@@ -131,8 +131,7 @@ class ArrowData(DataTable):
                 f"column {name!r} has the type {column.type}, but must have numbers, "
                 "bools or strings"
             )
-        if values.dtype.kind == "f":
-            _check_no_missing(name, int(np.isnan(values).sum()))
+        _check_no_missing(name, int(np.isnan(values).sum()))
         return values
 
     @property
@@ -180,8 +179,7 @@ class ArrayData(DataTable):
 
     def values(self, name: str) -> np.ndarray:
         values = self.column(name)
-        if values.dtype.kind == "f":
-            _check_no_missing(name, int(np.isnan(values).sum()))
+        _check_no_missing(name, int(np.isnan(values).sum()))
         return values
 
     def column(self, name: str) -> np.ndarray:
