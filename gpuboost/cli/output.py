@@ -36,11 +36,7 @@ def say(text: str) -> None:
 def one_line(text: str) -> str:
     """A text on one line, with escapes in place of characters that cannot be printed."""
     line = " ".join(text.split())
-    return line if line.isprintable() else "".join(map(_printable, line))
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def print_json(found: Any) -> None:
@@ -173,10 +169,9 @@ class ProgressBar:
         """Count one more, or show ``completed``; ``text`` is shown beside the bar."""
         if self._bar is None:
             return
-        if completed is None:
-            self._bar.advance(self._task)
-            completed = self._bar.tasks[0].completed
         own = self._bar.tasks[0]
+        if completed is None:
+            completed = own.completed + 1
         rate = f"{completed / own.elapsed:.1f}/s" if own.elapsed and completed else ""
         self._bar.update(self._task, completed=completed, text=text, rate=rate)
 
