@@ -104,7 +104,3 @@ def _failed(text: str, status: int = FAILED) -> int:
     """Print one line to standard error."""
     print(f"gpuboost: {one_line(text)}", file=sys.stderr)
     return status
-
-
-if __name__ == "__main__":
-    run_process()
