@@ -5,15 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from gpuboost.backends.cache import compiled_programs, mark_compiled
 from gpuboost.backends.compiling import omit_notice
+from gpuboost.cli.models.interruption import ctrl_c_handled
 from gpuboost.cli.output import print_table, progress, say
 from gpuboost.cli.programs import WARM_UP_PROGRAMS
 from gpuboost.data.parameters import thread_count
@@ -96,14 +96,6 @@ def _processes(n: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
+def _ctrl_c_ignored() -> AbstractContextManager[None]:
     """Ignore Ctrl-C, so that processes that start now do so too."""
-    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return nullcontext() if sys.platform == "win32" else ctrl_c_handled(signal.SIG_IGN)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class Interruption:
@@ -32,11 +33,18 @@ class Interruption:
 def interruptible() -> Iterator[Interruption]:
     """Watch for Ctrl-C in this block."""
     interruption = Interruption()
+    with ctrl_c_handled(interruption.handle):
+        yield interruption
+
+
+@contextmanager
+def ctrl_c_handled(handler: Any) -> Iterator[None]:
+    """Have Ctrl-C handled by ``handler`` in this block, which only the main thread can do."""
     if threading.current_thread() is not threading.main_thread():
-        yield interruption
+        yield
         return
-    before = signal.signal(signal.SIGINT, interruption.handle)
+    before = signal.signal(signal.SIGINT, handler)
     try:
-        yield interruption
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
