@@ -15,6 +15,7 @@ import numpy as np
 import gpuboost
 from gpuboost.backends.compiling import omit_notice
 from gpuboost.cli import demo_table
+from gpuboost.cli.bench.rows import SYNTHETIC_FEATURES, synthetic_rows
 from gpuboost.cli.demo_peers import installed_peers, make_peer
 from gpuboost.cli.demo_table import (
     ONE_THREAD,
@@ -31,7 +32,6 @@ from gpuboost.data.parameters import thread_count
 from gpuboost.estimators import HOMES
 
 REAL_TABLES = ("iris", "wine", "breast_cancer", "digits", "diabetes")
-SYNTHETIC_FEATURES = 16
 TEST_SHARE = 0.25
 N_TREES, WARM_UP_TREES = 20, 2  # trees of the ensembles on the synthetic table
 MIN_ROWS = 1000  # of the synthetic table, also if scikit-learn then takes too long
@@ -118,11 +118,7 @@ def load_table(name: str, seed: int) -> DemoTable:
 
 def make_tables(rows: int, seed: int) -> list[DemoTable]:
     """Friedman's first problem with noise, as a classification and as a regression table."""
-    from sklearn.datasets import make_friedman1
-
-    X, y = make_friedman1(rows, SYNTHETIC_FEATURES, noise=2.0, random_state=seed)
-    X = X.astype(np.float32)
-    classes = (y > np.median(y)).astype(np.int64)
+    X, y, classes = synthetic_rows(rows, seed)
     return [_split(SYNTHETIC, X, classes, True, seed), _split(SYNTHETIC, X, y, False, seed)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-BENCH_FEATURES = 16
+SYNTHETIC_FEATURES = 16
 HELD_OUT_SHARE, MAX_TEST_ROWS = 0.25, 100_000
 PARTS = ("X", "y", "X_test", "y_test")
 
@@ -49,13 +49,8 @@ class BenchRows:
     def _draw(self, n_train: int) -> tuple[np.ndarray, np.ndarray]:
         """Training rows, and the test rows after them."""
         if self.X is None or self.y is None:
-            from sklearn.datasets import make_friedman1
-
-            n_test = max(1000, min(MAX_TEST_ROWS, int(n_train * HELD_OUT_SHARE)))
-            X, y = make_friedman1(
-                n_train + n_test, BENCH_FEATURES, noise=2.0, random_state=self.seed
-            )
-            return X.astype(np.float32), (y > np.median(y)).astype(np.int64)
+            X, _, classes = synthetic_rows(n_train + max(1000, _n_test(n_train)), self.seed)
+            return X, classes
         order = np.random.default_rng(self.seed).permutation(len(self.X))
         n_test = _n_test(len(self.X))
         chosen = np.concatenate([order[n_test : n_test + n_train], order[:n_test]])
@@ -64,6 +59,14 @@ class BenchRows:
 
 def _n_test(n_rows: int) -> int:
     return max(1, min(MAX_TEST_ROWS, int(n_rows * HELD_OUT_SHARE)))
+
+
+def synthetic_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Friedman's first problem with noise: X in float32, values, and two classes of them."""
+    from sklearn.datasets import make_friedman1
+
+    X, y = make_friedman1(n_rows, SYNTHETIC_FEATURES, noise=2.0, random_state=seed)
+    return X.astype(np.float32), y, (y > np.median(y)).astype(np.int64)
 
 
 def read_rows(n_train: int, folder: Path) -> tuple[np.ndarray, ...]:
