@@ -56,10 +56,7 @@ class Surface:
         """Predict the rows of the grid, those of the first line of the y-axis first."""
         classes = getattr(model, "classes_", None)
         if isinstance(classes, list):
-            raise ValueError(
-                f"the picture is of one output, but the model has {len(classes)}; fit a model of "
-                "one column of y"
-            )
+            raise _error_of_outputs(len(classes))
         labels = () if classes is None else (classes,)
         names = names_of_classes(labels, class_names)
         if classes is not None and len(classes) == 2 and hasattr(model, "predict_proba"):
@@ -69,10 +66,7 @@ class Surface:
         else:
             found = np.asarray(model.predict(rows))
         if found.ndim > 1:
-            raise ValueError(
-                f"the picture is of one output, but the model has {found.shape[1]}; fit a model of "
-                "one column of y"
-            )
+            raise _error_of_outputs(found.shape[1])
         sizes = [len(axis.values.values) for axis in axes]
         values = found.astype(np.float64).reshape(sizes[::-1])
         return cls(values, classes, names[0] if names else (), axes)
@@ -190,6 +184,13 @@ class Surface:
         legend = ax.legend(loc="upper left", **options)
         if not has_layout:
             _make_narrower(ax, legend.get_window_extent().width)
+
+
+def _error_of_outputs(n_outputs: int) -> ValueError:
+    return ValueError(
+        f"the picture is of one output, but the model has {n_outputs}; fit a model of one column "
+        "of y"
+    )
 
 
 def _make_narrower(ax: Axes, pixels: float) -> None:
