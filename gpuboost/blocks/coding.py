@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,26 +93,12 @@ def code_columns_as(
 
     def read(first: int, group: list[str]) -> BinnedMatrix:
         features = range(first, first + len(group))
-        own = FeatureSchema(
-            np.array(group, dtype=object),
-            len(group),
-            schema.is_categorical[features],
-            tuple(schema.codes[feature] for feature in features),
-            schema.from_dtype,
-        )
+        own = replace(schema.select(features), names=np.array(group, dtype=object))
         matrix = check_features(apply_schema(columns.read(group), own), own.names)
-        return bin_matrix(matrix, _part_of(mapper, features))
+        return bin_matrix(matrix, mapper.select(features))
 
     stored, n_missing = _code_groups(columns, names, memory_limit, read)
     return _finished(stored, mapper, n_missing)
-
-
-def _part_of(mapper: BinMapper, features: range) -> BinMapper:
-    """The bins of some features."""
-    bins = slice(int(mapper.first[features.start]), int(mapper.first[features.stop]))
-    of = slice(features.start, features.stop)
-    ends = mapper.lowest[bins], mapper.highest[bins]
-    return BinMapper(mapper.n_bins[of], *ends, mapper.is_categorical[of])
 
 
 def _code_groups(

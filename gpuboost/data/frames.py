@@ -72,6 +72,12 @@ class FeatureSchema:
                 "as input."
             )
 
+    def select(self, features: Sequence[int] | NDArray[np.integer]) -> FeatureSchema:
+        """The columns with these indices, without names."""
+        is_categorical = self.is_categorical[features]
+        codes = tuple(self.codes[feature] for feature in features)
+        return FeatureSchema(None, len(features), is_categorical, codes, self.from_dtype)
+
     def update_hash(self, sha: Any) -> None:
         """Update a `hashlib` object with all categories and codes; 1 and "1" hash differently."""
         for feature in np.flatnonzero(self.is_categorical).tolist():

@@ -123,6 +123,13 @@ class BinMapper:
         starts = (ends - self.n_edges).tolist()
         return tuple(self.all_edges[a:b] for a, b in zip(starts, ends.tolist(), strict=True))
 
+    def select(self, features: Any) -> BinMapper:
+        """The bins of the features with these indices."""
+        starts, stops = self.first[:-1][features].tolist(), self.first[1:][features].tolist()
+        bins = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
+        ends = self.lowest[bins], self.highest[bins]
+        return BinMapper(self.n_bins[features], *ends, self.is_categorical[features])
+
     def padded(self, of_bins: NDArray[Any]) -> NDArray[Any]:
         """Values of all bins as an array (n_features, width - 1).
 

@@ -20,7 +20,6 @@ from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.validation import check_features
 from gpuboost.engine.explanations.dependence import partial_dependence
 from gpuboost.estimators.fitting.import_hook import after_import
-from gpuboost.estimators.model.fitted import select_columns
 
 NO_BOOSTING = "not gradient boosting"  # the ``init`` of other estimators
 AnyClass = TypeVar("AnyClass", bound=type)
@@ -80,7 +79,7 @@ def partial_dependence_by_recursion(
 
 def columns_of_grid(self: Any, grid: np.ndarray, target_features: np.ndarray) -> np.ndarray:
     """The columns that trees compare, at the points of a grid; those of other features are 0."""
-    schema = select_columns(self._model.schema, target_features)
+    schema = self._model.schema.select(target_features)
     known = check_features(to_dense(apply_schema(grid, schema, self._shown_name)))
     columns = np.zeros((len(known), self.n_features_in_))
     columns[:, target_features] = known

@@ -35,7 +35,6 @@ from gpuboost.estimators.imported.model import (
 from gpuboost.estimators.inputs.dataset import Dataset
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.model.explained import Explanation
-from gpuboost.estimators.model.fitted import select_columns
 
 
 @dependence.accepts_recursion
@@ -205,7 +204,7 @@ class ImportedEstimator(ShapExplained, Exportable, BaseEstimator):
 
     def _columns_of_grid(self, grid: np.ndarray, target_features: np.ndarray) -> np.ndarray:
         """The columns that trees compare, at the points of a grid; other features are 0."""
-        schema = select_columns(self._model.schema, target_features)
+        schema = self._model.schema.select(target_features)
         if self._model.columns.category_rule != KNOWN and grid.dtype != object:
             schema = _of_numbers(schema)
         X = np.zeros((len(grid), self.n_features_in_))

@@ -199,22 +199,3 @@ def run_in_blocks(
     found = [run(block) for _, block in code_blocks(data)]
     with working_on(found[0]):
         return array_module(found[0]).concatenate(found)
-
-
-def select_bins(mapper: BinMapper, features: np.ndarray) -> BinMapper:
-    """The bins of the given features."""
-    starts, stops = mapper.first[features].tolist(), mapper.first[features + 1].tolist()
-    bins = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)])
-    low, high = mapper.lowest[bins], mapper.highest[bins]
-    return BinMapper(mapper.n_bins[features], low, high, mapper.is_categorical[features])
-
-
-def select_columns(schema: FeatureSchema, features: np.ndarray) -> FeatureSchema:
-    """The columns of the given features, without names."""
-    return replace(
-        schema,
-        names=None,
-        n_features=len(features),
-        is_categorical=schema.is_categorical[features],
-        codes=tuple(schema.codes[f] for f in features),
-    )

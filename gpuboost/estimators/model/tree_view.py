@@ -20,7 +20,6 @@ from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_f
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.explanations.dependence import partial_dependence
 from gpuboost.engine.growth.tree import Tree, levels
-from gpuboost.estimators.model.fitted import select_columns
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -233,7 +232,7 @@ class TreeView:
         known, n_values = np.zeros(self.n_features, dtype=bool), self._tree.value.shape[1]
         known[target_features] = True
         columns = np.zeros((len(grid), self.n_features))
-        schema = select_columns(self._schema, np.asarray(target_features))
+        schema = self._schema.select(np.asarray(target_features))
         columns[:, target_features] = self._columns(grid, schema)
         model = AdditiveModel(
             ensemble=Ensemble.of((self._tree,)),

@@ -18,7 +18,7 @@ from gpuboost.engine.sampling import tree_seeds
 from gpuboost.estimators.fitting.base import TreeModel
 from gpuboost.estimators.inputs.parameters import feature_count
 from gpuboost.estimators.model.cached_view import ModelView
-from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, select_bins, select_columns
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 from gpuboost.estimators.model.tree_view import node_paths
 from gpuboost.estimators.trees import pruning
 from gpuboost.estimators.trees.tree import SingleTree
@@ -141,7 +141,7 @@ class ManyTrees(TreeModel):
         features = batch.features(t)
         if features is not None:
             tree = on_features(tree, features)
-            mapper, schema = select_bins(mapper, features), select_columns(schema, features)
+            mapper, schema = mapper.select(features), schema.select(features)
         own_batch = replace(batch, trees=range(1))
         n_outputs = self._model.n_outputs
         model = FittedTrees(Ensemble.of((tree,)), mapper, schema, (own_batch,), n_outputs=n_outputs)
