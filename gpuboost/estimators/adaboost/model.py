@@ -23,7 +23,7 @@ from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.targets import ValueLabels
-from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_blocks
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_blocks, sum_of_trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class AdaBoostTrees(FittedTrees):
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
 
     def _additive(self, voting: str) -> AdditiveModel:
-        votes = self.votes
-        return self._sum_of_trees(votes, np.zeros(votes.n_values), np.cumsum(self.tree_votes)[-1])
+        base, divisor = np.zeros(self.votes.n_values), np.cumsum(self.tree_votes)[-1]
+        return sum_of_trees(self.votes, self.schema.n_features, base, divisor)
 
     def decision(
         self, data: Features | BinnedMatrix, backend: Backend, n_threads: int

@@ -20,7 +20,7 @@ from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_f
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.growth.tree import Tree, on_features
 from gpuboost.engine.losses import Loss
-from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks
+from gpuboost.estimators.model.fitted import FittedTrees, run_in_blocks, sum_of_trees
 
 ROWS_OF_A_BLOCK = 2**16  # whose leaves in all trees are held at a time
 
@@ -84,7 +84,8 @@ class BoostedRounds(FittedTrees):
                 "SHAP values of trees do not explain; fit without init, or explain the predictions "
                 "with shap.Explainer(model, X)"
             )
-        return self._sum_of_trees(self.ensemble, self.baseline, 1.0, self.trees_per_round)
+        n_features, n_columns = self.schema.n_features, self.trees_per_round
+        return sum_of_trees(self.ensemble, n_features, self.baseline, n_columns=n_columns)
 
     def continued(
         self, data: np.ndarray | BinnedMatrix, start: np.ndarray, backend: Backend, n_threads: int

@@ -131,22 +131,8 @@ class FittedTrees:
 
     def _additive(self, voting: str) -> AdditiveModel:
         ensemble = self.votes if voting == "hard" else self.ensemble
-        return self._sum_of_trees(ensemble, np.zeros(ensemble.n_values), ensemble.n_trees)
-
-    def _sum_of_trees(
-        self, ensemble: Ensemble, base: np.ndarray, divisor: float, n_columns: int = 1
-    ) -> AdditiveModel:
-        """``base`` plus a sum of trees over ``divisor``; trees add to ``n_columns`` in turn."""
-        n_features = self.schema.n_features
-        return AdditiveModel(
-            ensemble=ensemble,
-            cover=ensemble.weight,
-            first_output=np.arange(ensemble.n_trees, dtype=np.int32) % n_columns,
-            base=base,
-            divisor=float(divisor),
-            feature_of_column=np.arange(n_features),
-            n_features=n_features,
-        )
+        base, n_trees = np.zeros(ensemble.n_values), ensemble.n_trees
+        return sum_of_trees(ensemble, self.schema.n_features, base, n_trees)
 
     @cached_property
     def _additive_models(self) -> dict[str, AdditiveModel]:
@@ -186,6 +172,21 @@ class FittedTrees:
         """
         chosen = self.votes if hard else self.ensemble
         return chosen.on_codes if isinstance(data, BinnedMatrix) else chosen
+
+
+def sum_of_trees(
+    ensemble: Ensemble, n_features: int, base: np.ndarray, divisor: float = 1.0, n_columns: int = 1
+) -> AdditiveModel:
+    """``base`` plus a sum of trees over ``divisor``; trees add to ``n_columns`` in turn."""
+    return AdditiveModel(
+        ensemble=ensemble,
+        cover=ensemble.weight,
+        first_output=np.arange(ensemble.n_trees, dtype=np.int32) % n_columns,
+        base=base,
+        divisor=float(divisor),
+        feature_of_column=np.arange(n_features),
+        n_features=n_features,
+    )
 
 
 def run_in_blocks(

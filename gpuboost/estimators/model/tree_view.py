@@ -17,9 +17,9 @@ from gpuboost.data.sparse_features import to_dense
 from gpuboost.data.validation import check_features
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
-from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.explanations.dependence import partial_dependence
 from gpuboost.engine.growth.tree import Tree, levels
+from gpuboost.estimators.model.fitted import sum_of_trees
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -234,15 +234,7 @@ class TreeView:
         columns = np.zeros((len(grid), self.n_features))
         schema = self._schema.select(np.asarray(target_features))
         columns[:, target_features] = self._columns(grid, schema)
-        model = AdditiveModel(
-            ensemble=Ensemble.of((self._tree,)),
-            cover=self._tree.weight,
-            first_output=np.zeros(1, dtype=np.int32),
-            base=np.zeros(n_values),
-            divisor=1.0,
-            feature_of_column=np.arange(self.n_features),
-            n_features=self.n_features,
-        )
+        model = sum_of_trees(Ensemble.of((self._tree,)), self.n_features, np.zeros(n_values))
         out += partial_dependence(model, columns, known)[:, 0]
 
 
