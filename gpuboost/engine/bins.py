@@ -283,6 +283,9 @@ class BinnedMatrix:
         """The fields, without cached properties."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
+    def __len__(self) -> int:
+        return self.n_samples
+
     def take(self, rows: slice | NDArray[Any]) -> BinnedMatrix:
         """Some rows, by a slice, a mask or indices; it is sparse if this matrix is."""
         if isinstance(self.stored, SparseCodes):

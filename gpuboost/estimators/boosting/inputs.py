@@ -14,7 +14,6 @@ from gpuboost.data.class_labels import codes_among
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.data.sparse_features import SparseFeatures, to_dense
 from gpuboost.engine.array_modules import copy_to_host
-from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.boosting_task import RowSet
 from gpuboost.engine.losses import Loss
 from gpuboost.estimators.boosting import parameters as options
@@ -123,10 +122,9 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
     name = estimator._shown_name
     data = read_prediction(X, prepared.schema, prepared.matrix.mapper, name)
     data = to_dense(data) if isinstance(data, SparseFeatures) else data
-    n = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
     y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
     with where_they_are(y, sample_weight):
-        own, weights = read_targets(estimator._read_labels, y, sample_weight, n)
+        own, weights = read_targets(estimator._read_labels, y, sample_weight, len(data))
     target = _known_target(own, prepared.labels)
     offsets = start_of_rows(X, offset, init, loss, len(target))
     if offsets is None:

@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.prediction_cost import explanation_work
-from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.explanations.dependence import expected_outputs
 from gpuboost.estimators.fitting.dependence import partial_dependence_by_recursion
@@ -65,7 +64,7 @@ class ShapExplained:
             ``background`` is not given.
         """
         explanation = explanation_of(self, X, background)
-        return shaped(self, _joined(explanation.values(), explanation.n_rows))
+        return shaped(self, _joined(explanation.values(), len(explanation.data)))
 
     def shap_interaction_values(self: Any, X: Any) -> Any:
         """Exact SHAP interaction values of pairs of features, path-dependent; see `shap_values`.
@@ -89,7 +88,7 @@ class ShapExplained:
             See `shap_values`.
         """
         explanation = explanation_of(self, X, None)
-        return shaped(self, _joined(explanation.interactions(), explanation.n_rows))
+        return shaped(self, _joined(explanation.interactions(), len(explanation.data)))
 
     def shap_expected_value(self: Any, *, background: Any = None) -> Any:
         """The output that SHAP values are relative to: the prediction when no feature is known.
@@ -150,13 +149,7 @@ def naming_background() -> Iterator[None]:
 
 def times_of(background: Any) -> Any:
     """The function that estimates the seconds of an explanation in each backend."""
-    if background is None:
-        n_background = 1
-    elif isinstance(background, BinnedMatrix):
-        n_background = background.n_samples
-    else:
-        n_background = len(background)
-    return partial(explanation_work, n_background=n_background)
+    return partial(explanation_work, n_background=1 if background is None else len(background))
 
 
 def additive_model(estimator: Any) -> AdditiveModel:

@@ -72,9 +72,8 @@ def oob_permutation_importance(self: Any, X: Any, y: Any, sample_weight: Any = N
     def run(
         model: FittedTrees, data: Features | BinnedMatrix, backend: Backend, n_threads: int
     ) -> np.ndarray:
-        n_samples = data.n_samples if isinstance(data, BinnedMatrix) else len(data)
-        check_training_rows(model.batches, n_samples)
-        rows = known_rows(self, y, sample_weight, n_samples, what="y")
+        check_training_rows(model.batches, len(data))
+        rows = known_rows(self, y, sample_weight, len(data), what="y")
         values_of, trees = _values_of(data), model._trees_for(data).trees
         found = np.full((self.n_features_in_, len(trees)), np.nan)
         for batch in model.batches:

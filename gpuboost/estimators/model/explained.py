@@ -69,11 +69,6 @@ class Explanation(NamedTuple):
         return model.base + sums / model.divisor
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.data.n_samples if isinstance(self.data, BinnedMatrix) else len(self.data)
-
-    @property
     def _model(self) -> AdditiveModel:
         return self.model.on_codes if isinstance(self.data, BinnedMatrix) else self.model
 
