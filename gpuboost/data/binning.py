@@ -94,14 +94,14 @@ def learn_bins(
     n_threads = 1 if sorter is not None and n_rows < _SHARED_ROWS else n_threads
     if with_codes and rows is None and (sorter is not None or not is_small):
         codes = np.empty((n_features, n_samples), dtype=np.uint8)
-    n_bytes = _BLOCK_BYTES if n_rows < _NARROW_ROWS else _BLOCK_BYTES // 2
-    starts, size = _blocks(n_features, n_bytes // X.itemsize, n_threads)
+    starts, size = _blocks(n_features, n_rows, X.itemsize, n_threads)
     bins = dict[int, ColumnBins]()
-    parts = rule.max_bins, None if is_small else counter, sorter
-    free = [
-        (_ColumnLearner.of(n_rows, X.dtype, counts, *parts), np.empty((size, n_rows), X.dtype))
-        for _ in range(n_threads)
-    ]
+    free = []  # the learner and the columns of each thread
+    for _ in range(n_threads):
+        own_counter = None if is_small else counter(n_rows, counts)
+        own_sorter = None if sorter is None else sorter(n_rows, X.dtype)
+        learner = _ColumnLearner(counts, rule.max_bins, own_counter, own_sorter)
+        free.append((learner, np.empty((size, n_rows), X.dtype)))
 
     def learn(start: int) -> None:
         learner, buffer = free.pop()
@@ -120,8 +120,9 @@ def learn_bins(
     return mapper, None if codes is None else _with_missing(codes, mapper)
 
 
-def _blocks(n_columns: int, max_size: int, n_threads: int) -> tuple[range, int]:
+def _blocks(n_columns: int, n_rows: int, itemsize: int, n_threads: int) -> tuple[range, int]:
     """First columns and the size of blocks of columns, which keep all threads equally busy."""
+    max_size = (_BLOCK_BYTES if n_rows < _NARROW_ROWS else _BLOCK_BYTES // 2) // itemsize
     n_blocks = n_threads * -(-n_columns // (max_size * n_threads))
     size = -(-n_columns // n_blocks)
     return range(0, n_columns, size), size
@@ -175,7 +176,7 @@ def category_bins(largest: float) -> ColumnBins:
 
 @dataclass(frozen=True, eq=False)
 class _ColumnLearner:
-    """Learns the bins of columns, one at a time.
+    """Learns the bins of columns, one at a time; each thread has its own, with its own buffers.
 
     Attributes
     ----------
@@ -193,21 +194,6 @@ class _ColumnLearner:
     max_bins: int
     counter: ColumnCounter | None
     sorter: ColumnSorter | None
-
-    @classmethod
-    def of(
-        cls,
-        n_rows: int,
-        dtype: np.dtype[Any],
-        counts: NDArray[np.int64] | None,
-        max_bins: int,
-        counter: type[ColumnCounter] | None,
-        sorter: type[ColumnSorter] | None,
-    ) -> _ColumnLearner:
-        """The learner of a thread, with buffers of its own."""
-        own_counter = None if counter is None else counter(n_rows, counts)
-        own_sorter = None if sorter is None else sorter(n_rows, dtype)
-        return cls(counts, max_bins, own_counter, own_sorter)
 
     def learn(
         self, column: Floats, is_categorical: bool, codes: NDArray[np.uint8] | None
