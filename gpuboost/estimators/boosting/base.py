@@ -391,7 +391,6 @@ class GradientBoosting(ManyTrees):
         ndarray of shape (n_estimators_, n_trees_per_iteration_). A tree predicts its contribution
         to the raw prediction, including the learning rate; impurities are NaN.
         """
-        check_is_fitted(self)
         trees = [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
         shown = np.empty((self._model.n_rounds, self._model.trees_per_round), dtype=object)
         shown.ravel()[:] = trees

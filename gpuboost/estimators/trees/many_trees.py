@@ -110,7 +110,6 @@ class ManyTrees(TreeModel):
         n_nodes_ptr : ndarray of int64 of shape (n_trees + 1,)
             The nodes of tree t are the columns n_nodes_ptr[t] to n_nodes_ptr[t + 1] - 1.
         """
-        check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X)), self._ensemble.offset.copy()
 
     cost_complexity_pruning_path = pruning.member_pruning_paths
@@ -124,7 +123,6 @@ class ManyTrees(TreeModel):
         rows that were drawn for it gives the same tree, if it has all features, its rows have no
         weights besides the draws, and X has so few values that each has a bin.
         """
-        check_is_fitted(self)
         return [self._tree_estimator(t, batch) for t, batch in self._trees_and_batches()]
 
     def _trees_and_batches(self) -> Iterator[tuple[int, TreeBatch]]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import Bunch
-from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.data.class_labels import codes_among
 from gpuboost.engine.array_modules import copy_to_host
@@ -142,7 +141,6 @@ def known_rows(
 
     ``what`` is the name of y in errors.
     """
-    check_is_fitted(estimator)
     y, sample_weight = copied_to_host(y, sample_weight)
     labels, weights = read_targets(estimator._read_labels, y, sample_weight, n_samples)
     if labels.n_outputs != estimator.n_outputs_:

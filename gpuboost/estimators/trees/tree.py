@@ -10,7 +10,6 @@ from sklearn import tree as sklearn_tree
 from sklearn.base import clone
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.parameters import boolean
@@ -180,7 +179,6 @@ class SingleTree(TreeModel):
             1 where the row passes through the node. If X is on a GPU, a CuPy matrix of float64.
         """
         boolean("check_input", check_input)
-        check_is_fitted(self)
         return node_paths(self._ensemble, self._leaves(X))
 
 
