@@ -138,7 +138,13 @@ def interaction_groups(given: Any, schema: FeatureSchema) -> tuple[tuple[int, ..
 def _feature(given: Any, parameter: str, schema: FeatureSchema) -> int:
     """Index of a feature that a parameter gives by name or index."""
     if isinstance(given, str):
-        return _names(schema, parameter, [given]).index(given)
+        names = [] if schema.names is None else list(schema.names)
+        if given not in names:
+            have = f"has the names {names!r:.120}" if names else "has no feature names"
+            raise ValueError(
+                f"{parameter} names {[given]!r:.120}, but X {have}; use those names, or indices"
+            )
+        return names.index(given)
     if not isinstance(given, Integral) or int(given) not in range(schema.n_features):
         raise ValueError(
             f"{_OF_FEATURES[parameter]} integer indices in [0, n_features - 1] = "
@@ -146,15 +152,3 @@ def _feature(given: Any, parameter: str, schema: FeatureSchema) -> int:
             f"names, got {given!r} in {parameter}"
         )
     return int(given)
-
-
-def _names(schema: FeatureSchema, parameter: str, wanted: list[Any]) -> list[str]:
-    """Names of the features, which must include the ``wanted`` names."""
-    names = [] if schema.names is None else list(schema.names)
-    unknown = [name for name in wanted if name not in names]
-    if unknown:
-        have = f"has the names {names!r:.120}" if names else "has no feature names"
-        raise ValueError(
-            f"{parameter} names {unknown!r:.120}, but X {have}; use those names, or indices"
-        )
-    return names
