@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,11 +87,8 @@ def stops_early(estimator: Any, n_rows: int, validation: FitRows | None) -> bool
 def split(estimator: Any, rows: FitRows, seed: int) -> tuple[FitRows, FitRows]:
     """Rows to be fitted, and rows set aside for early stopping."""
     share, classes = estimator.validation_fraction, _classes(estimator, rows)
-    kept, apart = rows.drawn(
-        lambda *given: train_test_split(
-            *given, test_size=share, random_state=seed, stratify=classes
-        )
-    )
+    draw = partial(train_test_split, test_size=share, random_state=seed, stratify=classes)
+    kept, apart = rows.drawn(draw)
     return kept, apart
 
 
@@ -104,11 +102,10 @@ def rows_to_score(
     chosen = [] if estimator.scoring == LOSS else [rows]
     if chosen and rows.n > SCORED_ROWS:
         classes = _classes(estimator, rows)
-        chosen = rows.drawn(
-            lambda *given: resample(
-                *given, n_samples=SCORED_ROWS, replace=False, random_state=seed, stratify=classes
-            )
+        draw = partial(
+            resample, n_samples=SCORED_ROWS, replace=False, random_state=seed, stratify=classes
         )
+        chosen = rows.drawn(draw)
     return chosen if validation is None else [*chosen, validation]
 
 
