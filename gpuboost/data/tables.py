@@ -73,9 +73,6 @@ class SparseTable:
     names = None
     category_types = False  # no feature has a categorical dtype
 
-    def fits_float32(self, feature: int) -> bool:
-        return self.features.dtype == np.float32
-
     @cached_property
     def by_column(self) -> SparseFeatures:
         """The features in a matrix whose columns are read fast."""
