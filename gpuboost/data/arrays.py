@@ -45,26 +45,6 @@ def as_host_array(values: Any, name: str) -> np.ndarray:
     )
 
 
-def dense_from_sparse(values: Any, dtype: Any) -> np.ndarray:
-    """Return a SciPy sparse matrix as an ndarray, in Fortran order if it is a CSC matrix.
-
-    Raises
-    ------
-    MemoryError
-        If the dense array does not fit in memory.
-    """
-    order = "F" if values.format == "csc" else "C"
-    try:
-        return values.astype(dtype, copy=False).toarray(order=order)
-    except MemoryError as error:
-        shape = " x ".join(map(str, values.shape))
-        size = values.shape[0] * values.shape[1] * np.dtype(dtype).itemsize / 2**30
-        raise MemoryError(
-            f"X is a sparse matrix of {shape}, which is converted to a dense array of {size:.1f} "
-            "GiB; use fewer features or rows, or predict on fewer rows at a time"
-        ) from error
-
-
 def refuse_sparse(values: Any) -> Any:
     """Raise the error for sparse input."""
     raise TypeError(

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from gpuboost.data.arrays import dense_from_sparse
-
 _DENSE_BLOCK_BYTES = 1 << 24  # so few that predictions need little more memory than the matrix
 
 
@@ -80,14 +78,22 @@ class SparseFeatures:
         return self.select(features).by_column().dense()
 
     def dense(self) -> np.ndarray:
-        """All features as a dense array.
+        """All features as a dense array, in Fortran order if they are stored column by column.
 
         Raises
         ------
         MemoryError
             If the dense array does not fit in memory.
         """
-        return dense_from_sparse(self.matrix, self.dtype)
+        try:
+            return self.matrix.toarray()
+        except MemoryError as error:
+            shape = " x ".join(map(str, self.shape))
+            size = self.shape[0] * self.shape[1] * self.itemsize / 2**30
+            raise MemoryError(
+                f"X is a sparse matrix of {shape}, which is converted to a dense array of "
+                f"{size:.1f} GiB; use fewer features or rows, or predict on fewer rows at a time"
+            ) from error
 
     def row_blocks(self) -> Iterator[np.ndarray]:
         """Yield the features of some rows after another, as dense arrays."""
