@@ -194,7 +194,10 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
     The distinct values before and after quantisation are counted in a sample of 1000 to 2000 rows
     (in all rows, if there are fewer).
     """
-    values, integers = _some_rows_on_host((y, quantised), inside)
+    xp = array_module(y)
+    rows = xp.arange(len(y)) if inside is None else xp.flatnonzero(inside)
+    rows = rows[:: max(1, len(rows) // 1000)]  # at most 2000, evenly spaced
+    values, integers = copy_to_host(y[rows]), copy_to_host(quantised[rows])
     for k in range(y.shape[1]):
         fraction, exponent = np.frexp(values[:, k])
         # Values that differ only by rounding errors count as equal. The rounded values are halved,
@@ -208,19 +211,6 @@ def _warn_of_outliers(y: np.ndarray, quantised: np.ndarray, inside: np.ndarray |
                 f"{float(y[:, k].min()):g} to {float(y[:, k].max()):g}; remove outliers, or fit a "
                 "transform of y, such as its logarithm"
             )
-
-
-def _some_rows_on_host(
-    arrays: tuple[np.ndarray, ...], inside: np.ndarray | None
-) -> list[np.ndarray]:
-    """At most 2000 evenly spaced rows of the arrays, copied to the host.
-
-    They are chosen from the rows in the mask ``inside``; None means all rows.
-    """
-    xp = array_module(arrays[0])
-    rows = xp.arange(len(arrays[0])) if inside is None else xp.flatnonzero(inside)
-    rows = rows[:: max(1, len(rows) // 1000)]
-    return [copy_to_host(array[rows]) for array in arrays]
 
 
 def _warn_of_small_weights(sampler: RowSampler) -> None:
