@@ -72,6 +72,11 @@ class FeatureSchema:
                 "as input."
             )
 
+    def attributes(self) -> dict[str, Any]:
+        """Fitted attributes of scikit-learn's estimators."""
+        facts: dict[str, Any] = {"n_features_in_": self.n_features}
+        return facts if self.names is None else {**facts, "feature_names_in_": self.names}
+
     def select(self, features: Sequence[int] | NDArray[np.integer]) -> FeatureSchema:
         """The columns with these indices, without names."""
         is_categorical = self.is_categorical[features]

@@ -286,9 +286,7 @@ def _check_outputs(kind: type[TreeModel], n_outputs: int) -> None:
 
 def _facts_of_model(estimator: Any, model: Any) -> dict[str, Any]:
     """The fitted attributes that follow from the model."""
-    facts: dict[str, Any] = {"_model": model, "n_features_in_": model.schema.n_features}
-    if model.schema.names is not None:
-        facts["feature_names_in_"] = model.schema.names
+    facts: dict[str, Any] = {"_model": model, **model.schema.attributes()}
     if isinstance(estimator, GradientBoosting):
         return facts | model_facts(model)
     if isinstance(estimator, ManyTrees):

@@ -192,14 +192,12 @@ def keep(
     """Replace the fitted attributes; ``facts`` are the attributes specific to the estimator."""
     found = {
         "_model": model,
+        **model.schema.attributes(),
         "_binning": (estimator.max_bins, estimator.categorical_features),
-        "n_features_in_": model.schema.n_features,
         "device_": prepared.backend.name,
         **prepared.labels.attributes(),
         **facts,
     }
-    if model.schema.names is not None:
-        found["feature_names_in_"] = model.schema.names
     estimator._adopt(found)
 
 

@@ -87,10 +87,8 @@ class ImportedEstimator(ShapExplained, Exportable, BaseEstimator):
     def of(model: ImportedTrees, classes: Any = None) -> ImportedEstimator:
         """The fitted estimator of a model: a classifier if there are classes."""
         estimator = ImportedRegressor() if classes is None else ImportedClassifier()
-        facts = {"_model": model, "n_features_in_": model.schema.n_features}
-        optional = {"feature_names_in_": model.schema.names, "classes_": classes}
-        known = {name: value for name, value in optional.items() if value is not None}
-        vars(estimator).update(facts | known)
+        of_target = {} if classes is None else {"classes_": classes}
+        vars(estimator).update(_model=model, **model.schema.attributes(), **of_target)
         return estimator
 
     def fit(self, X: Any, y: Any = None) -> NoReturn:
