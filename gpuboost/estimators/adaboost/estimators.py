@@ -231,7 +231,8 @@ class AdaBoostClassifier(Classifier, AdaBoost):
             trees vote for the class and -1 / (n_classes - 1) if no tree does. A single class: zeros
             of shape (n_samples, 1).
         """
-        return self._as_decision(self._run(X, AdaBoostTrees.decision))
+        votes = self._run(X, lambda model, *rest: model.predict(*rest, voting="hard"))
+        return self._as_decision(votes)
 
     def predict(self, X: Any) -> np.ndarray:
         """Class with most votes; ties go to the first class.

@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import as_host_array
 from gpuboost.data.class_labels import warn_of_column
-from gpuboost.data.sparse_features import Features
-from gpuboost.engine.array_modules import is_cupy_array, working_on
-from gpuboost.engine.bins import BinnedMatrix
+from gpuboost.engine.array_modules import is_cupy_array
 from gpuboost.engine.ensembles import adaboost
 from gpuboost.engine.ensembles.adaboost_task import Round
 from gpuboost.engine.ensembles.ensemble import Ensemble, impurity_decrease_per_feature
@@ -23,7 +20,7 @@ from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.estimators.fitting.grow_plan import GrowPlan
 from gpuboost.estimators.fitting.pipeline import Prepared
 from gpuboost.estimators.inputs.targets import ValueLabels
-from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch, run_in_blocks, sum_of_trees
+from gpuboost.estimators.model.fitted import FittedTrees, TreeBatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,26 +53,20 @@ class AdaBoostTrees(FittedTrees):
 
     @cached_property
     def votes(self) -> Ensemble:
-        """A classifier's trees, whose leaves hold contributions to the sum of the votes."""
+        """A classifier's trees, whose leaves hold contributions to the sum of the votes.
+
+        They have one value for one or two classes, else one for each class.
+        """
         vote = np.repeat(self.tree_votes, np.diff(self.ensemble.offset))
         return replace(self.ensemble, value=adaboost.votes_of(self.ensemble.value, vote))
 
+    @property
+    def divisor(self) -> float:
+        """The sum of the trees' weights."""
+        return np.cumsum(self.tree_votes)[-1]
+
     def _additive(self, voting: str) -> AdditiveModel:
-        base, divisor = np.zeros(self.votes.n_values), np.cumsum(self.tree_votes)[-1]
-        return sum_of_trees(self.votes, self.schema.n_features, base, divisor)
-
-    def decision(
-        self, data: Features | BinnedMatrix, backend: Backend, n_threads: int
-    ) -> np.ndarray:
-        """Decision function of a classifier: sum of the votes over the sum of the trees' weights.
-
-        float64 (n, 1) for one or two classes, else (n, n_classes).
-        """
-        ensemble = self._trees_for(data, hard=True)
-        total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
-        with working_on(total):
-            total /= np.cumsum(self.tree_votes)[-1]
-        return total
+        return super()._additive("hard")
 
     def fingerprint(self) -> str:
         """SHA-256 of `FittedTrees.fingerprint` and the trees' weights, in hexadecimal."""
@@ -88,7 +79,7 @@ class AdaBoostTrees(FittedTrees):
         for tree, vote in zip(self.ensemble.trees, self.tree_votes, strict=True):
             decreases = impurity_decrease_per_feature(tree, n_features)
             total += vote * decreases / decreases.sum() if decreases.sum() > 0 else 0.0
-        return total / np.cumsum(self.tree_votes)[-1]
+        return total / self.divisor
 
 
 class OneValueLabels(ValueLabels):

@@ -113,6 +113,11 @@ class FittedTrees:
         votes[np.arange(len(votes)), per_output.argmax(axis=1)] = 1.0
         return replace(self.ensemble, value=votes.reshape(value.shape))
 
+    @property
+    def divisor(self) -> float:
+        """What sums over the trees are divided by."""
+        return self.ensemble.n_trees
+
     def predict(
         self, data: Features | BinnedMatrix, backend: Backend, n_threads: int, voting: str
     ) -> np.ndarray:
@@ -120,7 +125,7 @@ class FittedTrees:
         ensemble = self._trees_for(data, hard=voting == "hard")
         total = run_in_blocks(data, lambda block: backend.predict(ensemble, block, n_threads))
         with working_on(total):
-            total /= ensemble.n_trees
+            total /= self.divisor
         return total
 
     def additive(self, voting: str) -> AdditiveModel:
@@ -131,8 +136,8 @@ class FittedTrees:
 
     def _additive(self, voting: str) -> AdditiveModel:
         ensemble = self.votes if voting == "hard" else self.ensemble
-        base, n_trees = np.zeros(ensemble.n_values), ensemble.n_trees
-        return sum_of_trees(ensemble, self.schema.n_features, base, n_trees)
+        base = np.zeros(ensemble.n_values)
+        return sum_of_trees(ensemble, self.schema.n_features, base, self.divisor)
 
     @cached_property
     def _additive_models(self) -> dict[str, AdditiveModel]:
