@@ -188,12 +188,12 @@ def _loss_from_json(fields: Fields, target: TargetShape) -> Loss:
     name, columns = fields.text("name"), fields.integer("columns", 1, MAX_COLUMNS)
     given = from_json(fields.take("given"))
     fields.end()
+    n_classes = target.n_classes[0] if target.n_classes else 0
     if name == USER_LOSS:
         loss: Loss = placeholder_loss(columns)
     else:
-        loss = _named_loss(name, given, columns, target)
-    by_class = target.n_classes[0] if target.n_classes else 0
-    fits = not by_class or loss.columns == (1 if by_class <= 2 else by_class)
+        loss = _named_loss(name, given, columns, n_classes)
+    fits = not n_classes or loss.columns == (1 if n_classes <= 2 else n_classes)
     require(
         fits and loss.columns == columns,
         "the loss and the target have different numbers of columns",
@@ -201,12 +201,11 @@ def _loss_from_json(fields: Fields, target: TargetShape) -> Loss:
     return loss
 
 
-def _named_loss(name: str, given: Any, columns: int, target: TargetShape) -> Loss:
-    several = isinstance(given, tuple)
-    n_classes = target.n_classes[0] if target.n_classes else 0
-    loss = make_loss(name, 1 if several else columns, n_classes)
+def _named_loss(name: str, given: Any, columns: int, n_classes: int) -> Loss:
+    n_outputs = 1 if isinstance(given, tuple) else columns
+    loss = make_loss(name, n_outputs, n_classes)
     if given is None:
         return loss
     parameter = getattr(loss, "parameter", "")
     require(parameter, f"the loss {name} has no parameter")
-    return make_loss(name, 1 if several else columns, n_classes, **{parameter: given})
+    return make_loss(name, n_outputs, n_classes, **{parameter: given})
