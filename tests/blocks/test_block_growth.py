@@ -109,19 +109,19 @@ def test_fits_in_blocks(
         monkeypatch.setattr(block_sums, name_of_bound, 1)
     monkeypatch.setattr(block_ops, "MIN_SHARED_SEARCH", 1)
     monkeypatch.setattr(passes, "PRIVATE_BYTES", 0 if rows == 100 else 1 << 25)
-    taken = dict.fromkeys(("_build_level", "_pairs"), 0)
-    for step in taken:
-        original = getattr(block_ops.BlockLevelOps, step)
+    taken = dict.fromkeys(("_build_level", "sibling_pairs"), 0)
+    for owner, step in zip((block_ops.BlockLevelOps, block_ops), taken, strict=True):
+        original = getattr(owner, step)
 
-        def counted(ops: Any, *given: Any, step: str = step, original: Any = original) -> Any:
-            found = original(ops, *given)
+        def counted(*given: Any, step: str = step, original: Any = original) -> Any:
+            found = original(*given)
             taken[step] += 1 if step == "_build_level" else len(found[0])
             return found
 
-        monkeypatch.setattr(block_ops.BlockLevelOps, step, counted)
+        monkeypatch.setattr(owner, step, counted)
     assert_same_fit(name, rows, device, monkeypatch, limit)
     assert bool(taken["_build_level"]) == (limit > 1000)
-    assert bool(taken["_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
+    assert bool(taken["sibling_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
 
 
 @pytest.mark.parametrize("name", ["forest", "boosting of classes", "forest of classes"])

@@ -37,7 +37,7 @@ class SiblingHistograms:
         """
         place = np.full(len(frontier), -1)
         place[open_nodes] = np.arange(len(open_nodes))
-        larger, smaller, parent = self._pairs(frontier, place)
+        larger, smaller, parent = sibling_pairs(self._parent, frontier.count, place)
         needed = place >= 0
         needed[larger], needed[smaller] = False, True
         nodes = np.flatnonzero(needed)
@@ -61,20 +61,29 @@ class SiblingHistograms:
         if place is not None:
             self._parent = np.repeat(place[np.flatnonzero(accepted)], 2)
 
-    def _pairs(
-        self, frontier: Frontier, place: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Larger open siblings, their smaller siblings, and indices of the parents' histograms.
 
-        Pairs whose parent has no histogram are left out.
-        """
-        if self._parent is None:
-            none = np.zeros(0, dtype=np.int64)
-            return none, none, none
-        left = np.arange(0, len(frontier), 2)
-        left_larger = frontier.count[left] > frontier.count[left + 1]
-        larger = left + ~left_larger
-        smaller = left + left_larger
-        parent = self._parent[left]
-        use = (parent >= 0) & (place[larger] >= 0)
-        return larger[use], smaller[use], parent[use]
+def sibling_pairs(
+    parent: np.ndarray | None, size: np.ndarray, place: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Larger siblings, their smaller siblings, and indices of the histograms of their parents.
+
+    Pairs are left out if the parent has no histogram, or if the larger sibling needs none.
+
+    Parameters
+    ----------
+    parent : int64 (m,), or None if no parent has a histogram
+        Index of the histogram of each node's parent, -1 for none.
+    size : int64 (m,)
+        Number of rows of each node, or their weight.
+    place : int64 (m,)
+        Index of each node's own histogram, -1 for none.
+    """
+    if parent is None:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none, none
+    left = np.arange(0, len(size), 2)
+    is_left_larger = size[left] > size[left + 1]
+    larger, smaller = left + ~is_left_larger, left + is_left_larger
+    above = parent[left]
+    use = (above >= 0) & (place[larger] >= 0)
+    return larger[use], smaller[use], above[use]

@@ -25,6 +25,7 @@ from gpuboost.backends.numpy.blocks.rows import rows_by_node, set_roots, taken, 
 from gpuboost.backends.numpy.blocks.sums import BlockSums, NumpyBlockSums
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
+from gpuboost.backends.numpy.histograms import sibling_pairs
 from gpuboost.backends.numpy.leaf_rows import LeafRowOps
 from gpuboost.backends.numpy.rows import Candidates, RowBlock
 from gpuboost.engine.code_blocks import CodeBlocks
@@ -296,7 +297,8 @@ class BlockLevelOps(LeafRowOps):
         """Make the histograms of the likely nodes: of smaller siblings from rows, if possible."""
         slot = np.full(len(frontier), -1)
         slot[likely] = np.arange(len(likely))
-        larger, smaller, parent = self._pairs(frontier, slot)
+        parent_slot = None if self._before is None else self._parent_slot
+        larger, smaller, parent = sibling_pairs(parent_slot, frontier.hessian, slot)
         from_rows = slot.copy()
         from_rows[larger] = -1
         extra = smaller[slot[smaller] < 0]
@@ -306,20 +308,6 @@ class BlockLevelOps(LeafRowOps):
             assert self._before is not None
             np.subtract(self._before[:, above], built[:, from_rows[own]], out=built[:, slot[node]])
         self._built, self._before, self._slot = built, None, slot
-
-    def _pairs(
-        self, frontier: Frontier, slot: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Likely nodes of larger hessian, their siblings, and histograms of their parents."""
-        if self._before is None:
-            none = np.zeros(0, np.int64)
-            return none, none, none
-        left = np.arange(0, len(frontier), 2)
-        is_left_larger = frontier.hessian[left] > frontier.hessian[left + 1]
-        larger, smaller = left + ~is_left_larger, left + is_left_larger
-        parent = self._parent_slot[left]
-        use = (parent >= 0) & (slot[larger] >= 0)
-        return larger[use], smaller[use], parent[use]
 
     def _search_nodes(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
         """Set the best splits of the candidates, which have histograms in `_built`."""
