@@ -229,9 +229,7 @@ class Resampling:
         parts = -(-self._n // constant("adaboost/adaboost.cu", "WEIGHT_PART"))
         kept = zeros(runtime, (1, parts), np.int64)
         launch(runtime, "sum_parts", parts, **given, bits=self._bits, kept=kept)
-        first, total = (runtime.xp.empty(n, dtype=np.int64) for n in (parts, 1))
-        sizes = {"n_trees": 1, "n_parts": parts}
-        launch(runtime, "place_parts", 1, kept=kept, first=first, count=total, **sizes)
+        first, _ = self._device.place(kept)
         found = {"first": first, "cumulative": runtime.xp.empty(self._n, dtype=np.uint64)}
         launch(runtime, "add_up", parts, **given, **found, bits=self._bits)
         return found["cumulative"]

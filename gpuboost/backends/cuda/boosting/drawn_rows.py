@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, optional
 from gpuboost.backends.cuda.runtime.arrays import Columns, cut, one_piece
-from gpuboost.backends.cuda.runtime.launch import launch, zeros
+from gpuboost.backends.cuda.runtime.launch import zeros
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, TreeKeys
 from gpuboost.backends.cuda.sampling.draw import draw_counts
@@ -42,8 +42,8 @@ class RowDraw:
     def __init__(self, kernels: LossKernels, task: BoostTask, rows: DeviceRowSet) -> None:
         runtime = kernels.runtime
         self._kernels, self._task, self._rows = kernels, task, rows
-        is_sample = task.sampler.method != ALL_ROWS
-        self._counts = draw_counts(DeviceSampler(runtime, task.sampler)) if is_sample else None
+        self._device = DeviceSampler(runtime, task.sampler)
+        self._counts = None if task.sampler.method == ALL_ROWS else draw_counts(self._device)
         self._of_round = one_piece(runtime.xp, _OF_ROUND)
         own = cut(self._of_round, _OF_ROUND)
         self._keys, self.rate = TreeKeys(own["seed"], own["number"]), own["rate"]
@@ -83,11 +83,8 @@ class RowDraw:
         inside |= optional("weights", "weighted", weights, self._rows.y)
         kept = zeros(runtime, (1, n_parts), np.int64)
         self._kernels.launch("count_inside", n_parts, n=n, kept=kept, **inside)
-        first = runtime.xp.empty(n_parts, dtype=np.int64)
-        count = runtime.xp.empty(1, dtype=np.int64)
-        own = {"kept": kept, "n_trees": 1, "n_parts": n_parts, "first": first, "count": count}
-        launch(runtime, "place_parts", 1, **own)
-        return DrawnRows(**inside, first=first, count=count)
+        first, count = self._device.place(kept)
+        return DrawnRows(**inside, first=first[0], count=count)
 
     def inside(self, drawn: Array | None) -> Array | None:
         """Mask of the rows on which the round's trees were grown: bool (n,); None for all rows."""
