@@ -63,7 +63,12 @@ class Readback:
             return read_later(runtime, self.arrays)
         spans, fields = self._spans, self._fields
         read, is_own = runtime.read_later(self._memory), self.n_bytes <= _SPARED
-        return lambda: HostCopy.whole(read().copy() if is_own else read(), spans, fields, is_own)
+
+        def wait() -> HostCopy:
+            memory = read().copy() if is_own else read()
+            return HostCopy(dict.fromkeys(spans, memory.data), spans, fields, is_own)
+
+        return wait
 
 
 def read_later(runtime: Runtime, arrays: Mapping[str, Array]) -> Callable[[], HostCopy]:
@@ -111,17 +116,6 @@ class HostCopy:
     ) -> None:
         self._memory, self._spans, self._fields = memory, spans, fields
         self._is_own = is_own
-
-    @classmethod
-    def whole(
-        cls,
-        memory: np.ndarray,
-        spans: Mapping[str, tuple[int, int]],
-        fields: Mapping[str, Field],
-        is_own: bool,
-    ) -> HostCopy:
-        """Wrap copies of all arrays that share one piece of memory."""
-        return cls(dict.fromkeys(spans, memory.data), spans, fields, is_own)
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> HostCopy:
