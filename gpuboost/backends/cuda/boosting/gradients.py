@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels
+from gpuboost.backends.cuda.boosting.row_sets import DeviceRowSet, LossKernels, blocks, optional
 from gpuboost.backends.cuda.runtime.launch import fill
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
 from gpuboost.engine.ensembles.boosting import HESSIAN_BITS, Scale
@@ -109,12 +109,17 @@ class RoundGradients:
 
         For a user-defined loss, `ask_user` must have computed gradients and hessians before.
         """
-        fill(self.kernels.runtime, self.largest, 0)
-        if self.kernels.loss.has_formula:
-            self.kernels.differentiate(rows, parameter, self.gradient, self.hessian, self.largest)
+        kernels, largest = self.kernels, self.largest
+        fill(kernels.runtime, largest, 0)
+        if kernels.loss.has_formula:
+            found = {"gradient": self.gradient, "hessian": self.hessian, "largest": largest}
+            found |= optional("weights", "weighted", rows.weights, rows.y)
+            own = {"parameter": parameter, "n_hessians": len(self.hessian)}
+            kernels.launch("differentiate", blocks(rows.n), rows, **own, **found)
             return
-        self.kernels.keep_largest(self.gradient, 0, self.largest)
-        self.kernels.keep_largest(self.hessian, 1, self.largest)
+        for which, values in enumerate((self.gradient, self.hessian)):
+            own = {"values": values, "n_values": values.size, "which": which, "largest": largest}
+            kernels.launch("find_largest", blocks(values.size), **own)
 
     def scale(self, inputs: BatchInputs) -> None:
         """Find exponents; write regularisation, smallest hessian and gain unit to ``inputs``."""

@@ -91,23 +91,6 @@ class LossKernels:
     runtime: Runtime
     loss: Loss
 
-    def differentiate(
-        self, rows: DeviceRowSet, parameter: Array, gradient: Array, hessian: Array, largest: Array
-    ) -> None:
-        """Write negative gradients and hessians, times weights, and their largest absolute values.
-
-        ``largest`` must be zero before; see `RoundGradients` for the shapes.
-        """
-        own = {"parameter": parameter, "n_hessians": len(hessian), "largest": largest}
-        found = {"gradient": gradient, "hessian": hessian}
-        weights = optional("weights", "weighted", rows.weights, rows.y)
-        self.launch("differentiate", blocks(rows.n), rows, **own, **found, **weights)
-
-    def keep_largest(self, values: Array, which: int, largest: Array) -> None:
-        """Update entry ``which`` of ``largest`` with the largest absolute value of ``values``."""
-        own = {"values": values, "n_values": values.size, "which": which, "largest": largest}
-        self.launch("find_largest", blocks(values.size), **own)
-
     def launch(self, name: str, grid: int | tuple[int, ...], *records: Any, **values: Any) -> None:
         """Launch a kernel of gradients.cu."""
         constants = {"FORMULA": max(self.loss.formula, 0)}  # not used for a user-defined loss
