@@ -17,7 +17,7 @@ from gpuboost.backends.cuda.level.records import DeviceFrontier, DeviceSplits, S
 from gpuboost.backends.cuda.level.slices import Slices
 from gpuboost.backends.cuda.level.split_search import Searched, SplitSearch
 from gpuboost.backends.cuda.runtime.arrays import empty
-from gpuboost.backends.cuda.runtime.launch import fill, launch
+from gpuboost.backends.cuda.runtime.launch import fill, launch, zeros
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs, HostInputs
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.engine.growth.frontier import Array
@@ -197,13 +197,12 @@ class CudaLevelOps:
 
         Leaves that subtrees.cu has stored are left out. Returns None if class weights suffice.
         """
-        leaf, xp = self._leaf, self._runtime.xp
+        leaf = self._leaf
         if leaf is None:
             return None
         if self._shared.medians is not None:
             return self._shared.medians.sums(rows, frontier, leaf)
-        sums = xp.empty((frontier.capacity, leaf.n_sums), dtype=np.int64)
-        fill(self._runtime, sums, 0)
+        sums = zeros(self._runtime, (frontier.capacity, leaf.n_sums), np.int64)
         small_rows = self._policy.small_rows_at(candidates.depth)
         self._shared.passes.leaf_sums(rows, frontier, accepted, leaf, small_rows, sums)
         return sums

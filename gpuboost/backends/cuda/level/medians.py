@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuboost.backends.cuda.level.records import DeviceFrontier, Medians, Pieces
 from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill, launch, zeros
+from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -79,8 +79,7 @@ class MedianKernels:
 
     def sums(self, rows: DeviceRows, frontier: DeviceFrontier, leaf: LeafColumns) -> Array:
         """Compute `GrownTree.sums` of all nodes: int64 (nodes, 6 K + 2) for K outputs."""
-        sums = self.runtime.xp.empty((frontier.capacity, 6 * self.n_outputs + 2), dtype=np.int64)
-        fill(self.runtime, sums, 0)
+        sums = zeros(self.runtime, (frontier.capacity, 6 * self.n_outputs + 2), np.int64)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}
         self._by_pieces("median_sums", frontier.pieces, rows, frontier, frontier.medians, **own)
         return sums
