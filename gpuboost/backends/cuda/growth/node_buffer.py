@@ -293,7 +293,6 @@ class NodeBuffer:
         stored = int(host(self.nodes.size)[0])
         names = [name for name in vars(self.nodes) if name != "size"]
         columns = {name: host(getattr(self.nodes, name)[:stored]) for name in names}
-        columns.setdefault("draw", np.empty(0))
         grown = []
         for tree, (first, end) in enumerate(pairwise(table[0, : n + 1].tolist())):
             at = self._node_capacity.first_node(tree, int(starts[tree]))
