@@ -26,7 +26,7 @@ from gpuboost.backends.cuda.runtime.readback import Readback
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.batch_inputs import BatchInputs
 from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, TreeKeys
-from gpuboost.backends.cuda.sampling.draw import Guided, row_order
+from gpuboost.backends.cuda.sampling.draw import Guided, counts_of_every_row, row_order
 from gpuboost.backends.cuda.sampling.real_weights import RealWeights
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
 from gpuboost.backends.cuda.sampling.uploaded_rows import target_columns
@@ -114,11 +114,8 @@ class ReweightedRows(RowsOfRounds):
         self._follows = number > task.first_round
         if number > 0 or not task.starts_whole():
             return
-        whole, unit = task.sampler.whole, np.array([task.sampler.shared_rows.unit])
-        if whole is None:
-            whole = np.ones(task.sampler.n_samples, dtype=np.int32)
-        drawn = self._runtime.asarray(whole).view(np.uint32)[None]
-        self._whole = (drawn, self._runtime.asarray(unit))
+        unit = np.array([task.sampler.shared_rows.unit])
+        self._whole = (counts_of_every_row(self._device), self._runtime.asarray(unit))
 
     # ---- RowsOfRounds --------------------------------------------------------------------------
 

@@ -123,22 +123,17 @@ def draw_counts(device: DeviceSampler) -> Callable[[TreeKeys], Array]:
     share the counts. With ``method="all"``, the draw counts are `RowSampler.whole`, or else 1.
     """
     if device.sampler.method == ALL_ROWS:
-        return _EveryRow(device)
+        drawn = counts_of_every_row(device)
+        return lambda keys: drawn
     repeats = device.sampler.method == WITH_REPLACEMENT
     return (_Bootstrap if repeats else _WithoutReplacement)(device)
 
 
-class _EveryRow:
-    """Draw of every row; its draw count is its weight in `RowSampler.whole`, or else 1."""
-
-    def __init__(self, device: DeviceSampler) -> None:
-        whole, xp = device.sampler.whole, device.xp
-        self._drawn = xp.ones((1, device.sampler.n_samples), dtype=xp.uint32)
-        if whole is not None:
-            self._drawn = device.runtime.asarray(whole).view(np.uint32)[None]
-
-    def __call__(self, keys: TreeKeys) -> Array:
-        return self._drawn
+def counts_of_every_row(device: DeviceSampler) -> Array:
+    """Draw counts of a draw of all rows: the weights `RowSampler.whole`, or else 1."""
+    if device.sampler.whole is None:
+        return device.xp.ones((1, device.sampler.n_samples), dtype=np.uint32)
+    return device.runtime.asarray(device.sampler.whole).view(np.uint32)[None]
 
 
 class _Bootstrap:
