@@ -22,7 +22,7 @@ from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.numpy.blocks.passes import BlockPasses, PassThreads, node_table
-from gpuboost.backends.numpy.blocks.sums import NumpyBlockSums
+from gpuboost.backends.numpy.blocks.sums import NumpyBlockSums, RowGroups
 from gpuboost.engine.code_blocks import CodeChunk
 from gpuboost.engine.growth.frontier import Array, Frontier
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget
@@ -186,13 +186,11 @@ class DevicePasses(BlockPasses):
 
     def _searched(self, frontier: Frontier, slot: np.ndarray) -> SearchedNodes:
         """The nodes that get histograms, numbered in each tree."""
-        nodes = np.flatnonzero(slot >= 0)
-        counts = np.bincount(frontier.tree[nodes], minlength=len(self._rows.node))
-        numbers = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
-        place = np.full(len(frontier), -1, np.int32)
-        place[nodes] = numbers
-        slots = np.full((len(counts), counts.max()), -1, np.int32)
-        slots[frontier.tree[nodes], numbers] = slot[nodes]
+        nodes, n_trees = np.flatnonzero(slot >= 0), len(self._rows.node)
+        groups = RowGroups.of(slot, frontier.tree, n_trees)
+        place = np.where(slot >= 0, groups.group[1:], -1).astype(np.int32)
+        slots = np.full((n_trees, groups.n_groups), -1, np.int32)
+        slots[frontier.tree[nodes], place[nodes]] = groups.slots
         return SearchedNodes(self._runtime.asarray(place), self._runtime.asarray(slots))
 
     def _send(self, routing: Routing, rows: slice, chunk: CodeChunk | None = None) -> None:
