@@ -88,7 +88,7 @@ class NumpyLevelOps(RowOps):
         the following ones up to the first that can.
         """
         nodes = candidates.nodes
-        ranks = self._sorted_ranks(frontier.key[nodes], candidates.allowed[nodes])
+        ranks = np.sort(self._ranks(frontier.key[nodes], candidates.allowed[nodes]), axis=1)
         waiting = np.ones(len(nodes), dtype=bool)
         for slot in range(ranks.shape[1]):
             at = np.arange(len(nodes)) if slot < candidates.n_slots else np.flatnonzero(waiting)
@@ -99,19 +99,15 @@ class NumpyLevelOps(RowOps):
             splits.set_better(nodes[at], found)
             waiting[at[can_split]] = False
 
-    def _sorted_ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Ascending ranks of features that each node may split on, then `UNUSED`: uint64 (m, F)."""
-        features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
-        ranks = self._ranks(key[:, None], features)
-        if not allowed.all():
-            ranks = np.where(allowed, ranks, UNUSED)
-        return np.sort(ranks, axis=1)
+    def _ranks(self, key: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """Ranks that order the features of each node, uint64 (m, F).
 
-    def _ranks(self, key: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """Ranks that order the features, uint64; the low 32 bits are the feature."""
+        The low 32 bits are the feature; features that are not allowed have the rank `UNUSED`.
+        """
+        ranks = features = np.arange(allowed.shape[1], dtype=np.uint64)
         if self.task.options.hashed_order:
-            return randomness.feature_rank(key, features)
-        return np.broadcast_to(features, np.broadcast_shapes(key.shape, features.shape))
+            ranks = randomness.feature_rank(key[:, None], features)
+        return np.where(allowed, ranks, UNUSED)
 
     def _one_feature(
         self, rows: RowBlock, frontier: Frontier, nodes: np.ndarray, rank: np.ndarray
@@ -166,9 +162,7 @@ class NumpyLevelOps(RowOps):
         """Set the best splits of the candidates over all features, from their histograms."""
         open_nodes = candidates.nodes
         node, allowed = frontier.take(open_nodes), candidates.allowed[open_nodes]
-        features = np.arange(self.task.matrix.n_features, dtype=np.uint64)
-        ranks = np.where(allowed, self._ranks(node.key[:, None], features), UNUSED)
-        one_by_one = features.astype(np.int64)
+        ranks, one_by_one = self._ranks(node.key, allowed), np.arange(self.task.matrix.n_features)
         if not self.task.options.random_thresholds:
             found = self._search.best(histogram, node, ranks)
             splits.set_better(open_nodes, found)
