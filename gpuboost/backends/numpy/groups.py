@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuboost.backends.numpy.rows import RowBlock
+from gpuboost.backends.numpy.rows import RowBlock, gradient_sums
 
 # With at most this many histogram cells per row, a dense histogram is faster than sorting the rows.
 DENSE_CELLS_PER_ROW = 16
@@ -115,19 +115,14 @@ def _sorted_groups(
     place = np.arange(len(key), dtype=np.uint64)
     packed = np.sort((key.astype(np.uint64) << np.uint64(32)) | place)
     key = (packed >> np.uint64(32)).astype(np.int64)
-    order = (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    rows = rows.take((packed & np.uint64(0xFFFFFFFF)).astype(np.int64))
     starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    hessian_of_row = rows.hessian[order]
-    hessian = np.add.reduceat(hessian_of_row, starts)
+    hessian = np.add.reduceat(rows.hessian, starts)
     sizes = np.diff(starts, append=len(key))
     if rows.gradient is not None:
-        gradient = np.add.reduceat(rows.gradient[order], starts, axis=0)
+        gradient = np.add.reduceat(rows.gradient, starts, axis=0)
     else:
-        assert rows.label is not None
-        group = np.repeat(np.arange(len(starts)), sizes)
-        flat = np.zeros(len(starts) * n_channels, dtype=np.int64)
-        np.add.at(flat, group * n_channels + rows.label[order], hessian_of_row)
-        gradient = flat.reshape(-1, n_channels)
+        gradient = gradient_sums(rows, starts, sizes, n_channels)
     key = key[starts]
     node = key // width
     count = sizes if counted else np.zeros_like(sizes)
