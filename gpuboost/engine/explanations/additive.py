@@ -75,15 +75,11 @@ class AdditiveModel:
         if found is None:
             tree = self.ensemble.trees[number]
             feature = np.where(tree.feature < 0, -1, self.feature_of_column[tree.feature])
-            found = path_tree(
-                tree, self.cover[self._nodes(number)], feature, int(self.first_output[number])
-            )
+            nodes = slice(*self.ensemble.offset[number : number + 2].tolist())
+            found = path_tree(tree, self.cover[nodes], feature, int(self.first_output[number]))
             if self.keeps_trees:
                 self._kept[number] = found
         return found
-
-    def _nodes(self, number: int) -> slice:
-        return slice(*self.ensemble.offset[number : number + 2].tolist())
 
     @cached_property
     def _kept(self) -> dict[int, PathTree]:
