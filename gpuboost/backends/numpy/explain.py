@@ -97,8 +97,7 @@ def _closed(tree: PathTree, X: np.ndarray) -> Iterator[tuple[_Path, int, np.ndar
 def shap_values(model: AdditiveModel, X: np.ndarray) -> np.ndarray:
     """Path-dependent SHAP values: int64 (n, n_features, n_outputs)."""
     total = np.zeros((model.n_features, model.n_outputs, len(X)), dtype=np.int64)
-    for tree, rows in _trees_and_rows(model, X):
-        outputs = slice(tree.first_output, tree.first_output + tree.value.shape[1])
+    for tree, outputs, rows in _trees_and_rows(model, X):
         for path, depth, sums in _closed(tree, X[rows]):
             edge = path.edge[depth]
             found = _sum_over_points(sums, tree.step[edge][:, path.code[depth]])
@@ -110,8 +109,7 @@ def shap_interactions(model: AdditiveModel, X: np.ndarray) -> np.ndarray:
     """Path-dependent SHAP interaction values: int64 (n, n_features, n_features, n_outputs)."""
     n_features, scale = model.n_features, model.scale()
     total = np.zeros((n_features, n_features, model.n_outputs, len(X)), dtype=np.int64)
-    for tree, rows in _trees_and_rows(model, X):
-        outputs = slice(tree.first_output, tree.first_output + tree.value.shape[1])
+    for tree, outputs, rows in _trees_and_rows(model, X):
         for path, depth, sums in _closed(tree, X[rows]):
             edge = path.edge[depth]
             factors = tree.step[edge][:, path.code[depth]]
@@ -138,8 +136,7 @@ def interventional_shap(model: AdditiveModel, X: np.ndarray, background: np.ndar
     """
     total = np.zeros((model.n_features, model.n_outputs, len(X)), dtype=np.int64)
     scale = model.scale(len(background))
-    for tree, rows in _trees_and_rows(model, X):
-        outputs = slice(tree.first_output, tree.first_output + tree.value.shape[1])
+    for tree, outputs, rows in _trees_and_rows(model, X):
         for other in background:
             _add_interventional(tree, X[rows], other[None], total[:, outputs, rows], scale)
     return total.transpose(2, 0, 1)
@@ -177,9 +174,10 @@ def _add_interventional(
             sums[closed - 1] = sums[closed] if is_first else sums[closed - 1] + sums[closed]
 
 
-def _trees_and_rows(model: AdditiveModel, X: np.ndarray) -> Iterator[tuple[PathTree, slice]]:
-    """Each tree with some rows after another."""
+def _trees_and_rows(model: AdditiveModel, X: np.ndarray) -> Iterator[tuple[PathTree, slice, slice]]:
+    """Each tree and the outputs that it adds to, with some rows after another."""
     for number in range(model.ensemble.n_trees):
         tree = model.path_tree(number)
+        outputs = slice(tree.first_output, tree.first_output + tree.value.shape[1])
         for start in range(0, len(X), EXPLAINED_ROWS):
-            yield tree, slice(start, start + EXPLAINED_ROWS)
+            yield tree, outputs, slice(start, start + EXPLAINED_ROWS)
