@@ -14,7 +14,7 @@ from gpuboost.backends.cuda.predict.predict import find_leaves
 from gpuboost.backends.cuda.runtime.launch import launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
-from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler
+from gpuboost.backends.cuda.sampling.device_sampler import DeviceSampler, stride_of
 from gpuboost.backends.cuda.sampling.draw import draw_counts
 from gpuboost.backends.host.binned import code_blocks
 from gpuboost.engine.bins import BinnedMatrix
@@ -87,7 +87,7 @@ def _add(
     """
     n_trees, n = found.shape
     own = {"found": found, "drawn": drawn, "start": start, "n": n, "total": total, "count": count}
-    own["stride"] = drawn.shape[1] if len(drawn) == n_trees else 0  # 0: trees share draws
+    own["stride"] = stride_of(drawn, n_trees)
     threads = constant("predict/predict.cu", "PREDICT_THREADS")
     n_blocks, constants = -(-n * forest.n_values // threads), {"NODE": forest.node}
     launch(runtime, "add_out_of_bag", n_blocks, forest, constants=constants, **own)
