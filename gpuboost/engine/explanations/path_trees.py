@@ -43,7 +43,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.engine.explanations.quadrature import gauss_legendre
-from gpuboost.engine.growth.tree import Tree, add_children, levels
+from gpuboost.engine.growth.tree import Tree, add_children, levels, parents_of
 
 PATH_CODES = 3
 
@@ -131,9 +131,7 @@ def path_tree(tree: Tree, cover: np.ndarray, feature: np.ndarray, first_output: 
         Feature of each node's split; -1 in leaves.
     first_output : int
     """
-    parent = np.full(tree.node_count, -1)
-    inner = np.flatnonzero(tree.left)
-    parent[tree.left[inner]] = parent[tree.left[inner] + 1] = inner
+    parent = parents_of(tree.left)
     of_split = feature[parent]
     previous, depth = _previous(parent, of_split), tree.depths()
     child, n_closed, stop = _preorder(tree.left)

@@ -25,7 +25,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from gpuboost.engine.criteria import EPSILON
-from gpuboost.engine.growth.tree import TREE_TYPES, Tree, levels
+from gpuboost.engine.growth.tree import TREE_TYPES, Tree, add_children, levels, parents_of
 from gpuboost.engine.task import TreeOptions
 
 # Columns of `Tree` that describe a split, with their values in leaves.
@@ -121,15 +121,10 @@ class _Links:
 
     def __init__(self, tree: Tree, maximum: float) -> None:
         self._left, self._maximum = tree.left.tolist(), maximum
-        parent = np.full(tree.node_count, -1)
+        self._parent = parents_of(tree.left).tolist()
         decrease, n_splits = tree.impurity_decrease.copy(), (tree.left > 0).astype(np.int64)
-        for nodes in reversed(levels(tree.left)):
-            inner = np.flatnonzero(tree.left[nodes]) + nodes.start
-            left = tree.left[inner]
-            parent[left] = parent[left + 1] = inner
-            decrease[inner] += decrease[left] + decrease[left + 1]
-            n_splits[inner] += n_splits[left] + n_splits[left + 1]
-        self._parent = parent.tolist()
+        add_children(tree.left, decrease)
+        add_children(tree.left, n_splits)
         self.decrease, self.n_splits = decrease.tolist(), n_splits.tolist()
 
     def weakest(self) -> Iterator[tuple[float, float]]:

@@ -116,6 +116,13 @@ def levels(left: np.ndarray) -> list[slice]:
     return found
 
 
+def parents_of(left: np.ndarray) -> np.ndarray:
+    """Parent of each node of a tree, -1 for the root: int64 (m,)."""
+    parent, inner = np.full(len(left), -1), np.flatnonzero(left)
+    parent[left[inner]] = parent[left[inner] + 1] = inner
+    return parent
+
+
 def on_features(tree: Tree, features: np.ndarray) -> Tree:
     """The tree for data with some features only, ascending, which include those it splits on."""
     place = np.searchsorted(features, tree.feature).astype(np.int32)
