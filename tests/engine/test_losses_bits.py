@@ -51,7 +51,9 @@ def test_numba_finds_the_same_bits(
     parameter = loss.round_parameter(Predicted(y, raw, w))
     expected = gradients(loss, y, raw, w, parameter)
     for order in ("C", "F"):
-        rows = VisitedRows(loss, Predicted(y, np.asarray(raw, order=order), w), pool)
+        rows = VisitedRows(
+            loss, Predicted(y, np.asarray(raw, order=order), w), pool, np.empty(len(y))
+        )
         rows.set_parameter(parameter)
         found = rows.directions()
         hessian = np.broadcast_to(found.hessian, raw.T.shape)
@@ -71,7 +73,9 @@ def test_compiled_mean_of_tiny_and_of_infinite_losses() -> None:
     y = np.array([0.0, 0.0, 1e-160])
 
     def compiled(raw: np.ndarray) -> float:
-        rows = VisitedRows(loss, Predicted(y, raw), ThreadPool(1), is_trained=False)
+        rows = VisitedRows(
+            loss, Predicted(y, raw), ThreadPool(1), np.empty(len(y)), is_trained=False
+        )
         rows.set_parameter(np.zeros(1))
         return rows.mean_loss()
 

@@ -98,7 +98,8 @@ class NumbaBooster(HostBooster):
         for place, rows in enumerate(self._sets):
             shares = place > 0 and self._is_train(rows)
             self._raw[place] = self._raw[0] if shares else np.asarray(self._raw[place], order=order)
-            found.append(VisitedRows(loss, self._predicted(place), self._pool, place == 0))
+            losses = self._levels.losses if self._levels and place == 0 else np.empty(len(rows.y))
+            found.append(VisitedRows(loss, self._predicted(place), self._pool, losses, place == 0))
         return found
 
     def _visited(self, rows: int) -> VisitedRows:
@@ -130,6 +131,8 @@ class NumbaBooster(HostBooster):
             if self._grower.by_row is not None:
                 self._by_row[0] = self._grower.by_row
             return [grown for _, grown in self._grower.grow_all()]
+        if self._rows:
+            self._rows[0].forget()  # growth writes to the memory of the losses
         n_trees = self.task.trees_per_round
         trees = range(number * n_trees, (number + 1) * n_trees)
         return self._levels.grow(made, self._means, scale, trees)

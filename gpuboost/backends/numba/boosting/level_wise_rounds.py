@@ -168,7 +168,10 @@ class LevelRounds:
         n, n_trees, has_channels = shape.n_samples, shape.n_trees, shape.n_channels > 1
         self._word = np.empty((n_trees, 0 if has_channels else n), np.int64)
         self._summands = np.zeros((n if has_channels else 0, shape.cell_size), np.int32)
-        self.leaf = np.zeros((n_trees, n), np.int32)
+        # Words are not read after leaves are set, nor the rows' order between growth and packing.
+        leaf = np.empty(n, np.int32) if has_channels else self._word.view(np.int32).ravel()
+        self.leaf = leaf[: n_trees * n].reshape(n_trees, n)
+        self.losses = self._grower.state.row.ravel().view(np.float64)[:n]
         self._row_sums = np.zeros((n_trees * -(-n // QUANTISE_CHUNK), 2), np.int64)
         self._row = self._grower.state.row[0]  # the initial order of the rows
         self._words, self._bits = KeptReference(), np.zeros(1, np.int64)

@@ -68,16 +68,23 @@ class VisitedRows:
     predicted : Predicted
         Its ``raw`` is changed in place if it is column-major, or row-major for softmax.
     pool : ThreadPool
+    losses : float64 (n,)
+        Memory for the losses of the rows. If others write to it, `forget` must follow.
     is_trained : bool
         Whether `directions` are needed.
     """
 
     def __init__(
-        self, loss: Loss, predicted: Predicted, pool: ThreadPool, is_trained: bool = True
+        self,
+        loss: Loss,
+        predicted: Predicted,
+        pool: ThreadPool,
+        losses: np.ndarray,
+        is_trained: bool = True,
     ) -> None:
         self._loss, self._pool, self._is_trained = loss, pool, is_trained
         self._command = VISIT_CLASSES if loss.takes_rows else VISIT_COLUMNS
-        arrays = _arrays_of(loss, predicted, pool.n_threads, is_trained)
+        arrays = _arrays_of(loss, predicted, losses, pool.n_threads, is_trained)
         self._arrays, self._rows = arrays, by_reference(arrays)
         self._directions: Directions | None = None
         self._sum = WeightedSum(arrays.losses, pool)
@@ -159,7 +166,9 @@ class VisitedRows:
         self._has_directions = finds_directions or (is_same and self._has_directions)
 
 
-def _arrays_of(loss: Loss, predicted: Predicted, n_threads: int, is_trained: bool) -> RowArrays:
+def _arrays_of(
+    loss: Loss, predicted: Predicted, losses: np.ndarray, n_threads: int, is_trained: bool
+) -> RowArrays:
     """The arrays of a row set; parameters are NaN."""
     n, k = predicted.raw.shape
     raw = contiguous(predicted.raw if loss.takes_rows else predicted.raw.T, np.float64)
@@ -181,7 +190,7 @@ def _arrays_of(loss: Loss, predicted: Predicted, n_threads: int, is_trained: boo
         parameter=np.full(k, np.nan),
         gradient=np.empty((columns, n)),
         hessian=np.empty((0 if loss.constant_hessian else columns, n)),
-        losses=np.empty(n),
+        losses=losses,
         sizes=np.zeros((-(-n // VISIT_CHUNK), 4)),
         space=np.empty((n_threads, GRADIENT_BLOCK * (k + 2 if loss.takes_rows else 1))),
         chunk=VISIT_CHUNK,
