@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn._loss.loss import HuberLoss
 
-from gpuboost.backends.numba.common.order_statistics import SAMPLE, CompiledOrder
+from gpuboost.backends.numba.boosting.order_statistics import CompiledOrder
+from gpuboost.backends.numba.common.order_statistics import SAMPLE
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics
 from gpuboost.engine.losses import Predicted, make_loss

@@ -20,9 +20,9 @@ import numpy as np
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.host.boosting import HostBooster
 from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds, grows_by_levels
+from gpuboost.backends.numba.boosting.order_statistics import CompiledOrder
 from gpuboost.backends.numba.boosting.quantise import rows_of_tree
 from gpuboost.backends.numba.boosting.row_sets import Directions, VisitedRows
-from gpuboost.backends.numba.common.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.row_major import find_leaves, row_major
 from gpuboost.backends.numba.depth_first.tree_grower import DepthFirstGrower
 from gpuboost.backends.numba.threads.pool import ThreadPool
