@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from gpuboost.backends.numba.compiler import spliced
 from gpuboost.backends.numba.intrinsics import reference_at
-from gpuboost.backends.numba.level_wise.histograms import sum_chunks
+from gpuboost.backends.numba.level_wise.histograms import TILE_PARTS, sum_chunks
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
 from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks
 from gpuboost.backends.numba.level_wise.policy import (
@@ -52,14 +52,13 @@ def find_splits(own, samples, state, work, level, barrier):
     summed, while it is in the L2 cache.
     """
     problem, channels, partial = own.problem, own.channels, own.partial
-    n_tasks, n_tiles = level[PAIRS] * work.found.shape[1], work.found.shape[1]
-    is_summed = level[CHUNKS] > level[PAIRS] or n_tasks < SEARCHES_PER_THREAD * (
-        barrier[THREADS] - 1
-    )
+    n_pairs, n_tiles = level[PAIRS], work.found.shape[1] // TILE_PARTS
+    few = SEARCHES_PER_THREAD * (barrier[THREADS] - 1)
+    is_summed = level[CHUNKS] > n_pairs or n_pairs * n_tiles < few
     if is_summed:
         sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
         barrier_wait(barrier)
-    search_tasks(problem, channels, samples, state, work, partial, n_tasks, is_summed, barrier)
+    search_tasks(problem, channels, samples, state, work, partial, n_pairs, is_summed, barrier)
 
 
 @spliced

@@ -30,6 +30,7 @@ from gpuboost.backends.numba.threads.barrier import next_task
 # 48 KiB of L1, 24 to 56 columns measure alike; with two tiles, rows are read twice, which takes
 # 1.15 times as long.
 TILE = 32
+TILE_PARTS = 4  # parts of the columns of a tile, which are searched one by one
 # Rows between the prefetch of codes and words, and their use (8 to 32 measure alike).
 CODES_AHEAD = 16
 ROWS_PER_CHECK = 256  # rows between two checks whether partial sums can overflow
@@ -150,6 +151,14 @@ def tile_columns(samples, tile):
 
 
 @inlined
+def part_columns(samples, part):
+    """First column of a part of a tile, and first column after it."""
+    first, last = tile_columns(samples, part // TILE_PARTS)
+    width, at = last - first, part % TILE_PARTS
+    return first + width * at // TILE_PARTS, first + width * (at + 1) // TILE_PARTS
+
+
+@inlined
 def histogram_slot_of(work, owner, piece):
     """Index of a chunk's histogram, or of the node's histogram if the node has one chunk.
 
@@ -187,7 +196,7 @@ def sum_chunks(samples, state, work, partial, n_tasks, barrier):
 
     ``partial`` holds the cells of a tile, which are zero before and after the call.
     """
-    n_tiles = work.found.shape[1]
+    n_tiles = work.found.shape[1] // TILE_PARTS
     task = next_task(barrier)
     while task < n_tasks:
         sum_chunk(samples, state, work, partial, task // n_tiles, task % n_tiles)

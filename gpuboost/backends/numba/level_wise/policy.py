@@ -169,11 +169,11 @@ def plan(problem, state, work, n_open, capacities):
 
 @inlined
 def _take_best(scratch, work, slot):
-    """Copy the best split of a node over all tiles to `Scratch.split`; return its tile."""
+    """Copy the best split of a node over all parts to `Scratch.split`; return its part."""
     best = 0
-    for tile in range(1, work.found.shape[1]):
-        if is_better_split(work.found[slot, best], work.found[slot, tile], work.node_sampling):
-            best = tile
+    for part in range(1, work.found.shape[1]):
+        if is_better_split(work.found[slot, best], work.found[slot, part], work.node_sampling):
+            best = part
     scratch.split[0] = work.found[slot, best]
     return best
 

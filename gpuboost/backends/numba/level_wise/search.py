@@ -1,10 +1,10 @@
 """Best splits of the nodes of a level, from histograms.
 
-A task is a sibling pair (or a root) and a tile of columns. The histograms of the smaller sibling's
-chunks are added up, the histogram of the larger sibling is the parent's minus the smaller's, and
-the features of both are searched while their cells are in the cache. Siblings that are certain to
-be leaves, or small, are not searched. If all trees grow depth-first instead, boosting of 100k x 28
-takes 1.58 (depth 6) and 1.49 (depth 10) times as long (2026-11).
+A task is a sibling pair (or a root) and a part of a tile of columns. The histograms of the smaller
+sibling's chunks are added up, the histogram of the larger sibling is the parent's minus the
+smaller's, and the features of both are searched while their cells are in the cache. Siblings that
+are certain to be leaves, or small, are not searched. If all trees grow depth-first instead,
+boosting of 100k x 28 takes 1.58 (depth 6) and 1.49 (depth 10) times as long (2026-11).
 """
 
 # mypy: check-untyped-defs=False
@@ -34,7 +34,12 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     row_of,
     set_tree,
 )
-from gpuboost.backends.numba.level_wise.histograms import fields_of, sum_chunk, tile_columns
+from gpuboost.backends.numba.level_wise.histograms import (
+    TILE_PARTS,
+    fields_of,
+    part_columns,
+    sum_chunk,
+)
 from gpuboost.backends.numba.splits.scan import evaluate_number
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
@@ -174,8 +179,8 @@ def _bin_shape(problem, channels, samples, cells):
 
 
 @inlined
-def _search_features(problem, channels, samples, node, cells, less, status, tile, wanted):
-    """Evaluate the features of a tile with ``wanted`` status; return whether any can split.
+def _search_features(problem, channels, samples, node, cells, less, status, part, wanted):
+    """Evaluate the features of a part with ``wanted`` status; return whether any can split.
 
     ``less`` is the histogram that is subtracted from the cells first, which has no fields if
     nothing is, and the number of `_n_of_words`.
@@ -183,7 +188,7 @@ def _search_features(problem, channels, samples, node, cells, less, status, tile
     matrix, scratch, columns = problem.matrix, problem.scratch, samples.columns
     n_sums, size = _bin_shape(problem, channels, samples, cells)
     can_split = False
-    for column in range(tile[0], tile[1]):
+    for column in range(part[0], part[1]):
         first, last = columns.first[column], columns.first[column + 1]
         is_bundle = columns.values[columns.order[first]] > 0
         if less[0].shape[0]:
@@ -210,27 +215,27 @@ def _search_features(problem, channels, samples, node, cells, less, status, tile
 
 
 @helper
-def search_node(problem, channels, samples, node, cells, less, status, node_sampling, tile):
-    """Set `Scratch.split` to the best split by the columns of a tile; see `feature_sampling`.
+def search_node(problem, channels, samples, node, cells, less, status, node_sampling, part):
+    """Set `Scratch.split` to the best split by the columns of a part; see `feature_sampling`.
 
-    ``less`` is as in `_search_features`; ``status`` (F,) has the status of each feature; ``tile``
+    ``less`` is as in `_search_features`; ``status`` (F,) has the status of each feature; ``part``
     is the range of its columns. The score is -1 if there is no valid split.
     """
     split, feature, columns = problem.scratch.split[0], np.int64(-1), samples.columns
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
     if channels is not None:
-        add_up_node(channels, cells, less[0], tile[0], samples.summands.shape[1])
+        add_up_node(channels, cells, less[0], part[0], samples.summands.shape[1])
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
         can_split = _search_features(
-            problem, channels, samples, node, cells, less, status, tile, wanted
+            problem, channels, samples, node, cells, less, status, part, wanted
         )
         less = less[0][:0], less[1]
         if not node_sampling:
             return
         if can_split or problem.limits.max_features >= problem.matrix.n_bins.size:
             break
-        given = problem, columns, node, status, tile[0], tile[1]
+        given = problem, columns, node, status, part[0], part[1]
         feature = call_for_integer(problem.plugins.next_later, given)
         if feature < 0:
             split.found_at = NONE
@@ -240,50 +245,53 @@ def search_node(problem, channels, samples, node, cells, less, status, node_samp
 
 
 @inlined
-def _store(problem, work, slot, tile):
-    """Store the split found for a node and tile in `LevelWork`."""
-    work.found[slot, tile] = problem.scratch.split[0]
+def _store(problem, work, slot, part):
+    """Store the split found for a node and part in `LevelWork`."""
+    work.found[slot, part] = problem.scratch.split[0]
     if work.found_mask.size > 0:
         for word in range(16):
-            work.found_mask[slot, tile, word] = problem.scratch.mask[word]
+            work.found_mask[slot, part, word] = problem.scratch.mask[word]
 
 
 @spliced
-def search_task(problem, channels, samples, state, work, partial, task, is_summed):
-    """Search those nodes of a sibling pair that are to be searched, for the columns of one tile."""
-    n_tiles = work.found.shape[1]
-    at, tile = task // n_tiles, task % n_tiles
+def search_part(problem, channels, samples, state, work, at, part):
+    """Search those nodes of a sibling pair that are to be searched, for the columns of a part."""
     pair, slot = work.pairs[at], 2 * at
-    of_tile, width = tile_columns(samples, tile), BINS * samples.summands.shape[1]
-    set_tree(problem.scratch, state, pair.tree)
-    if not is_summed:
-        sum_chunk(samples, state, work, partial, pair.first_chunk, tile)
+    of_part, width = part_columns(samples, part), BINS * samples.summands.shape[1]
     if pair.n_chunks > 1:
         step = 1 + np.int64(state.nodes[pair.summed].count <= samples.rows_in_word)
-        _add_parts(work, pair, of_tile[0] * width, of_tile[1] * width, step)
+        _add_parts(work, pair, of_part[0] * width, of_part[1] * width, step)
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
         given = channels, samples, node, cells, (cells[:0], np.int64(0)), status
-        search_node(problem, *given, work.node_sampling, of_tile)
-        _store(problem, work, slot, tile)
+        search_node(problem, *given, work.node_sampling, of_part)
+        _store(problem, work, slot, part)
     if pair.other >= 0:
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
         n_of_words = _n_of_words(samples, node, state.nodes[pair.summed])
         less = work.histograms[pair.summed_histogram], n_of_words
         given = channels, samples, node, cells, less
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
-        search_node(problem, *given, status, work.node_sampling, of_tile)
-        _store(problem, work, slot + 1, tile)
+        search_node(problem, *given, status, work.node_sampling, of_part)
+        _store(problem, work, slot + 1, part)
 
 
 @spliced
-def search_tasks(problem, channels, samples, state, work, partial, n_tasks, is_summed, barrier):
-    """Search sibling pairs and tiles, taking tasks until none is left.
+def search_tasks(problem, channels, samples, state, work, partial, n_pairs, is_summed, barrier):
+    """Search sibling pairs, taking tasks until none is left.
 
-    If ``is_summed`` is False, each pair has one chunk, which is summed first.
+    A task is a sibling pair and a part of a tile; or, if ``is_summed`` is False, a whole tile, for
+    which the only chunk of the pair is summed first.
     """
+    n_parts, parts = work.found.shape[1], 1 if is_summed else TILE_PARTS
     task = next_task(barrier)
-    while task < n_tasks:
-        search_task(problem, channels, samples, state, work, partial, task, is_summed)
+    while task * parts < n_pairs * n_parts:
+        at, first = task * parts // n_parts, task * parts % n_parts
+        pair = work.pairs[at]
+        set_tree(problem.scratch, state, pair.tree)
+        if not is_summed:
+            sum_chunk(samples, state, work, partial, pair.first_chunk, first // TILE_PARTS)
+        for part in range(first, first + parts):
+            search_part(problem, channels, samples, state, work, at, part)
         task = next_task(barrier)
