@@ -150,6 +150,7 @@ _FITS_OF_CATEGORIES = [
     *(fit for target in ("values", "two", "three")
       for fit in _of_both_sizes(target, categorical_features=[1])),
 ]  # fmt: skip
+_DEEP: dict[str, Any] = {"n_estimators": 10, "min_samples_leaf": 20}  # many rows per node
 _BOUNDED: dict[str, Any] = {"l1_regularization": 1.0, "max_delta_step": 0.5}
 _FITS_OF_OPTIONS = [
     _boosting(LEVEL_WISE_ROWS, max_depth=None, min_samples_leaf=2),
@@ -159,6 +160,7 @@ _FITS_OF_OPTIONS = [
     _boosting(DEPTH_FIRST_ROWS, "two", max_leaf_nodes=9),
     ProgramFit(REGRESSOR, n_rows=SHARED_TABLE_ROWS, n_jobs=2),
     ProgramFit(REGRESSOR, {"n_estimators": 30}),  # enough trees that values are predicted by codes
+    ProgramFit("RandomForestRegressor", _DEEP, n_rows=SHARED_TABLE_ROWS),
     _boosting(LEVEL_WISE_ROWS, monotonic_cst=[1, 0, 0, -1, 0, 0], **_BOUNDED),
     *_of_both_sizes("outputs"),
     *_of_both_sizes("three", multi_strategy="multi_output_tree"),
@@ -175,7 +177,10 @@ _FITS_OF_FLOAT32 = [
         ("RandomForestRegressor", {"max_depth": 3}, "values"),
         ("RandomForestClassifier", {"max_depth": 3, "categorical_features": [1]}, "two"),
     )
-] + [ProgramFit(REGRESSOR, {"n_estimators": 30}, n_rows=LEVEL_WISE_ROWS, dtype=np.float32)]
+] + [
+    ProgramFit("RandomForestRegressor", _DEEP, n_rows=SHARED_TABLE_ROWS, dtype=np.float32),
+    ProgramFit(REGRESSOR, {"n_estimators": 30}, n_rows=LEVEL_WISE_ROWS, dtype=np.float32),
+]
 _FITS_OF_ADABOOST = [
     ProgramFit(f"AdaBoost{suffix}", {"boosting": boosting}, target)
     for suffix, targets in (("Classifier", ("two", "three")), ("Regressor", ("values",)))

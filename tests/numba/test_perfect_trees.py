@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,14 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuboost.backends.numba.backend import NumbaBackend
-from gpuboost.backends.numba.predict import perfect_trees
+from gpuboost.backends.numba.predict import deep_trees, perfect_trees
 from gpuboost.backends.numba.predict import predict as prediction
-from gpuboost.backends.numba.predict.coded_trees import (
-    CodedTrees,
-    coded_buffers,
-    make_coded,
-    predict_coded,
-)
+from gpuboost.backends.numba.predict.coded_trees import CodedTrees, make_coded
 from gpuboost.backends.numba.predict.perfect_trees import are_perfect_faster, depth_of, make_perfect
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -118,15 +114,19 @@ def test_codes_are_equal_to_numpy_s(
         nearest = thresholds.astype(dtype)
         values = np.concatenate([nearest, np.nextafter(nearest, dtype(-np.inf))])
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
-    made = make_coded(ensemble, X.dtype, 1)
-    assert (made is None) == (depth_of(ensemble) < 2)
-    if made is None:
-        return
-    total, found = np.zeros((n_rows, n_values)), np.empty((n_rows, len(trees)), np.int32)
-    predict_coded(made, X, total, found[:, :0], coded_buffers(made, X.dtype))
-    predict_coded(made, X, total[:, :0], found, coded_buffers(made, X.dtype))
-    assert np.array_equal(total, NumpyBackend().predict(ensemble, X, 1))
-    assert np.array_equal(found, NumpyBackend().apply(ensemble, X, 1))
+    perfect = make_coded(ensemble, X.dtype, 1)
+    assert (perfect is None) == (depth_of(ensemble) < 2)
+    with mock.patch.object(deep_trees, "LARGE_TREE", 0):
+        deep = deep_trees.make_deep(ensemble, X.dtype, 1)
+    for made in (perfect, deep):
+        if made is None:
+            continue
+        run = prediction.RUNS[made.kind.record]
+        total, found = np.zeros((n_rows, n_values)), np.empty((n_rows, len(trees)), np.int32)
+        run(made, X, total, found[:, :0])
+        run(made, X, total[:, :0], found)
+        assert np.array_equal(total, NumpyBackend().predict(ensemble, X, 1))
+        assert np.array_equal(found, NumpyBackend().apply(ensemble, X, 1))
 
 
 def test_few_or_deep_trees_have_no_codes() -> None:
@@ -190,3 +190,23 @@ def test_the_backend_predicts_by_them(way: str, monkeypatch: pytest.MonkeyPatch)
         assert [each for each in asked if each != "make_coded"] == [name]
         assert asked.count("make_coded") == (n_rows == 128)  # packed at the first of such calls
         assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X[:n_rows], 1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_many_rows_traverse_deep_trees_by_codes(
+    dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them, results are the same: for few rows, and with few trees for each group."""
+    rng = np.random.default_rng(4)
+    thresholds, n_rows = rng.standard_normal(2000), 9000
+    X = rng.choice(np.append(thresholds, np.nan), (n_rows, N_FEATURES)).astype(dtype)
+    trees = [random_tree(rng, 14, 2, thresholds) for _ in range(40)]
+    deep = [tree for tree in trees if len(tree.left) > 300]
+    asked = noted_calls(monkeypatch, deep_trees, "code_rows")
+    for n_trees, n, is_coded in ((9, n_rows, True), (9, 2000, False), (4, n_rows, False)):
+        ensemble = Ensemble.of(deep[:n_trees])
+        assert 300 < deep_trees.nodes_per_tree(ensemble) < n_rows / deep_trees.ROWS_PER_NODE
+        asked.clear()
+        found = NumbaBackend().predict(ensemble, X[:n], 1)
+        assert (asked == ["code_rows"]) == is_coded
+        assert np.array_equal(found, NumpyBackend().predict(ensemble, X[:n], 1))

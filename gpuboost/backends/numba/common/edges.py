@@ -20,8 +20,6 @@ from gpuboost.engine.numerics import cell_of
 
 CELLS = 1024
 MAX_IN_CELL = 15
-MAX_EDGES = 255  # of a feature
-TABLE_WIDTH = MAX_EDGES + MAX_IN_CELL + 2  # so that a search never leaves the table
 STRIDE = np.int32(16)  # edges from one that is compared with all values to the next
 _TOGETHER = 256  # features whose cells are counted together
 
@@ -31,14 +29,14 @@ class EdgeTables(NamedTuple):
 
     Attributes
     ----------
-    edges : float32 or float64 (F, `TABLE_WIDTH`)
-        Edges, increasing, padded with +inf.
+    edges : float32 or float64 (F, width)
+        Edges, increasing, padded with +inf, so that a search never leaves the table.
     n_bins : int64 (F,)
         Number of edges, plus one.
     origin, scale : as ``edges`` (F,)
         First finite edge, NaN if there is none; and number of cells per unit, 0 if all values are
         in the first cell.
-    below : uint8 (F, `CELLS`)
+    below : uint8 or uint16 (F, `CELLS`)
         Number of edges in lower cells.
     step : int32 (F,)
         Smallest power of 2 above the number of edges of any cell; 0 if a cell has more than
@@ -54,16 +52,17 @@ class EdgeTables(NamedTuple):
 
 
 def edge_tables(edges: np.ndarray, n_bins: np.ndarray) -> EdgeTables:
-    """The tables for ``edges`` (F, at most `MAX_EDGES`), padded with +inf."""
+    """The tables for ``edges`` (F, at most 65,535), padded with +inf."""
     n_features, width = edges.shape
-    table = np.full((n_features, TABLE_WIDTH), np.inf, edges.dtype)
+    table = np.full((n_features, width + MAX_IN_CELL + 2), np.inf, edges.dtype)
     table[:, :width] = edges
     with np.errstate(all="ignore"):
         finite = np.where(np.isfinite(edges), edges, np.nan)
         origin = np.fmin.reduce(finite, axis=1, initial=np.nan)
         scale = CELLS / (np.fmax.reduce(finite, axis=1, initial=np.nan) - origin)
     scale[~np.isfinite(scale)] = 0
-    below, step = np.empty((n_features, CELLS), np.uint8), np.empty(n_features, np.int32)
+    below = np.empty((n_features, CELLS), np.min_scalar_type(width))
+    step = np.empty(n_features, np.int32)
     ends = edges.dtype.type(0), edges.dtype.type(CELLS - 1)
     for first in range(0, n_features, _TOGETHER):
         own = slice(first, first + _TOGETHER)

@@ -37,9 +37,25 @@ SELECTED_LEVELS = 2  # levels of one selection: the results between them are not
 ABOVE_ALL = np.uint8(255)
 MAX_CODES = int(ABOVE_ALL) - 1  # edges of a group
 
+
 select_leaves = selection(CODED_BLOCK, SELECTED_LEVELS, True)
 select_results = selection(CODED_BLOCK, SELECTED_LEVELS, False)
 select_root = selection(CODED_BLOCK, 1, False)
+
+
+class CodedRows(NamedTuple):
+    """What codes of rows are made from.
+
+    Attributes
+    ----------
+    feature : int64 (G,)
+        Feature of each group of thresholds.
+    tables : EdgeTables
+        Thresholds of each group.
+    """
+
+    feature: np.ndarray
+    tables: EdgeTables
 
 
 class CodedTrees(NamedTuple):
@@ -53,10 +69,8 @@ class CodedTrees(NamedTuple):
         Number of each leaf in its original tree.
     value : float64 (T, n_values, 2**depth)
         Values of the leaves.
-    feature : int64 (G,)
-        Feature of each group of thresholds.
-    tables : EdgeTables
-        Thresholds of each group.
+    feature, tables
+        As in `CodedRows`.
     """
 
     nodes: np.ndarray
@@ -70,35 +84,57 @@ def make_coded(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference
     """Coded trees for rows of ``dtype``, or None if `perfect_trees` is expected to be faster."""
     if depth_of(ensemble) not in CODED_DEPTHS:
         return None
-    inner = np.flatnonzero(ensemble.left)
-    features = np.unique(ensemble.feature[inner])
-    if not 0 < MIN_TREES_PER_GROUP * len(features) <= ensemble.n_trees:
+    coded = code_thresholds(ensemble, dtype, MAX_CODES)
+    if coded is None:
         return None
-    threshold = ensemble.threshold[inner]
-    if dtype == np.float32:
-        threshold = round_down_to_float32(threshold)
-    code, group = np.zeros(len(ensemble.left), np.uint8), np.zeros(len(ensemble.left), np.int32)
-    of_group: list[int] = []
-    edges: list[np.ndarray] = []
-    for feature in features:
-        own = ensemble.feature[inner] == feature
-        distinct, rank = np.unique(threshold[own], return_inverse=True)
-        code[inner[own]] = rank % MAX_CODES
-        group[inner[own]] = len(edges) + rank // MAX_CODES
-        for first in range(0, len(distinct), MAX_CODES):
-            of_group.append(feature)
-            edges.append(distinct[first : first + MAX_CODES])
-    if MIN_TREES_PER_GROUP * len(edges) > ensemble.n_trees:
-        return None
-    table = np.full((len(edges), MAX_CODES), np.inf, dtype)
-    for row, some in zip(table, edges, strict=True):
-        row[: len(some)] = some
-    column = CODED_BLOCK * (group + len(edges) * ensemble.missing_left)
+    code, group, rows = coded
+    column = CODED_BLOCK * (group + len(rows.feature) * ensemble.missing_left)
     nodes, leaf = perfect_nodes(ensemble, code, column, n_threads)
     value = readable(ensemble.value)[leaf + ensemble.offset[:-1, None]]
     value = np.ascontiguousarray(value.transpose(0, 2, 1))
+    return by_reference(CodedTrees(nodes, leaf, value, *rows))
+
+
+def code_thresholds(
+    ensemble: Ensemble, dtype: np.dtype, size: int
+) -> tuple[np.ndarray, np.ndarray, CodedRows] | None:
+    """Codes of thresholds for rows of ``dtype``; None if codes take longer than they save.
+
+    Returns
+    -------
+    code : uint8 or uint16 (n_nodes,)
+        Number of lower thresholds in the node's group, which has at most ``size``; in leaves, the
+        largest integer.
+    group : int32 (n_nodes,)
+        Group of the node's threshold; 0 in leaves.
+    rows : CodedRows
+        The groups.
+    """
+    inner, kind = np.flatnonzero(ensemble.left), np.min_scalar_type(size)
+    inner = inner[np.argsort(ensemble.feature[inner], kind="stable")]
+    features, first = np.unique(ensemble.feature[inner], return_index=True)
+    code = np.full(len(ensemble.left), np.iinfo(kind).max, kind)
+    group = np.zeros(len(code), np.int32)
+    of_group: list[int] = []
+    edges: list[np.ndarray] = []
+    for feature, own in zip(features, np.split(inner, first)[1:], strict=True):
+        if MIN_TREES_PER_GROUP * max(len(features), len(edges)) > ensemble.n_trees:
+            return None
+        threshold = ensemble.threshold[own]
+        if dtype == np.float32:
+            threshold = round_down_to_float32(threshold)
+        distinct, rank = np.unique(threshold, return_inverse=True)
+        code[own], group[own] = rank % size, len(edges) + rank // size
+        for start in range(0, len(distinct), size):
+            of_group.append(feature)
+            edges.append(distinct[start : start + size])
+    if not 0 < MIN_TREES_PER_GROUP * len(edges) <= ensemble.n_trees:
+        return None
+    table = np.full((len(edges), size), np.inf, dtype)
+    for row, some in zip(table, edges, strict=True):
+        row[: len(some)] = some
     tables = edge_tables(table, np.array([len(some) + 1 for some in edges]))
-    return by_reference(CodedTrees(nodes, leaf, value, np.array(of_group, np.int64), tables))
+    return code, group, CodedRows(np.array(of_group, np.int64), tables)
 
 
 @inlined
@@ -130,6 +166,23 @@ def _select(nodes, codes, results):
             select_results(nodes, codes, results, k)
     if width == 2:
         select_root(nodes, codes, results, 1)
+
+
+@entry
+def reach_leaves(trees, X, reached, buffers):
+    """Fill ``reached``, uint8 (trees, rows), with positions in `CodedTrees.leaf`.
+
+    The number of rows is rounded up to a multiple of `CODED_BLOCK`. ``buffers`` are those of
+    `coded_buffers`.
+    """
+    codes, results, values, numbers, _ = buffers
+    for start in range(0, X.shape[0], CODED_BLOCK):
+        _as_codes(trees, X[start : start + CODED_BLOCK], codes, values, numbers)
+        for tree in range(trees.leaf.shape[0]):
+            _select(trees.nodes[tree], codes, results)
+            own = reached[tree, start : start + CODED_BLOCK]
+            for i in range(np.uint64(CODED_BLOCK)):
+                own[i] = results[1, i]
 
 
 @entry
