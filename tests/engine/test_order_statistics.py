@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn._loss.loss import HuberLoss
 
+from gpuboost.backends.numba.boosting import order_statistics as compiled
 from gpuboost.backends.numba.boosting.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common.order_statistics import SAMPLE
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -152,10 +154,11 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
 def test_numba_finds_the_same_bits(seed: int, n_groups: int, level: float, n_threads: int) -> None:
     values, weights, group = sample(seed, 80, n_groups)
     order, groups = CompiledOrder(ThreadPool(n_threads)), groups_of(group, n_groups)
-    own = order.groups_of(group, n_groups)
+    with mock.patch.object(compiled, "MIN_GROUPED_ROWS", 16):  # so that several threads take part
+        own = order.groups_of(group, n_groups)
+        found = order.weighted_quantiles(values, weights, own, level)
     np.testing.assert_array_equal(own.rows, groups.rows)
     np.testing.assert_array_equal(own.starts, groups.starts)
-    found = order.weighted_quantiles(values, weights, own, level)
     assert_same_bits(found, weighted_quantiles(values, weights, groups, level))
     for limit in (0.0, 0.7, 100.0):
         expected = mean_of_clipped(values, weights, groups, found, limit)

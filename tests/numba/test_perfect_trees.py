@@ -15,6 +15,8 @@ from gpuboost.backends.numba.predict import deep_trees, perfect_trees
 from gpuboost.backends.numba.predict import predict as prediction
 from gpuboost.backends.numba.predict.coded_trees import CodedTrees, make_coded
 from gpuboost.backends.numba.predict.perfect_trees import are_perfect_faster, depth_of, make_perfect
+from gpuboost.backends.numba.predict.traversal import pack_forest
+from gpuboost.backends.numba.references import Reference
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.tree import Tree
@@ -115,10 +117,17 @@ def test_codes_are_equal_to_numpy_s(
         values = np.concatenate([nearest, np.nextafter(nearest, dtype(-np.inf))])
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
     perfect = make_coded(ensemble, X.dtype, 1)
+
+    def plain() -> Reference:
+        return pack_forest(ensemble, X.dtype, 1)
+
     assert (perfect is None) == (depth_of(ensemble) < 2)
     with mock.patch.object(deep_trees, "LARGE_TREE", 0):
-        deep = deep_trees.make_deep(ensemble, X.dtype, 1)
-    for made in (perfect, deep):
+        by_codes = deep_trees.make_deep(ensemble, X.dtype, 1, plain)
+        with mock.patch.object(deep_trees, "MAX_WIDE_GROUPS", 0):
+            by_floats = deep_trees.make_deep(ensemble, X.dtype, 1, plain)
+    assert (by_codes is None) == (by_floats is None) == (depth_of(ensemble) < 2)
+    for made in (perfect, by_codes, by_floats):
         if made is None:
             continue
         run = prediction.RUNS[made.kind.record]
@@ -192,21 +201,24 @@ def test_the_backend_predicts_by_them(way: str, monkeypatch: pytest.MonkeyPatch)
         assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X[:n_rows], 1))
 
 
+@pytest.mark.parametrize("way", ["predict", "apply"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_many_rows_traverse_deep_trees_by_codes(
-    dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without them, results are the same: for few rows, and with few trees for each group."""
+def test_many_rows_and_deep_trees(dtype: Any, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are coded if there are many, and few thresholds; results are the same otherwise."""
     rng = np.random.default_rng(4)
-    thresholds, n_rows = rng.standard_normal(2000), 9000
-    X = rng.choice(np.append(thresholds, np.nan), (n_rows, N_FEATURES)).astype(dtype)
-    trees = [random_tree(rng, 14, 2, thresholds) for _ in range(40)]
-    deep = [tree for tree in trees if len(tree.left) > 300]
-    asked = noted_calls(monkeypatch, deep_trees, "code_rows")
-    for n_trees, n, is_coded in ((9, n_rows, True), (9, 2000, False), (4, n_rows, False)):
-        ensemble = Ensemble.of(deep[:n_trees])
+    few, many, n_rows = rng.standard_normal(500), rng.standard_normal(5000), 9000
+    X = rng.choice(np.append(few, [np.nan, np.inf, -np.inf]), (n_rows, N_FEATURES)).astype(dtype)
+    asked = noted_calls(monkeypatch, deep_trees, "code_rows", "reach_leaves")
+    both = ["reach_leaves", "code_rows"]
+    cases = (few, 9, n_rows, both), (few, 9, 2000, []), (few, 4, n_rows, [])
+    for thresholds, n_trees, n, expected in (*cases, (many, 30, n_rows, both[:1])):
+        trees = [random_tree(rng, 14, 2, thresholds) for _ in range(5 * n_trees)]
+        ensemble = Ensemble.of([tree for tree in trees if len(tree.left) > 300][:n_trees])
+        assert ensemble.n_trees == n_trees
         assert 300 < deep_trees.nodes_per_tree(ensemble) < n_rows / deep_trees.ROWS_PER_NODE
-        asked.clear()
-        found = NumbaBackend().predict(ensemble, X[:n], 1)
-        assert (asked == ["code_rows"]) == is_coded
-        assert np.array_equal(found, NumpyBackend().predict(ensemble, X[:n], 1))
+        for n_threads in (1, 3):
+            asked.clear()
+            found = getattr(NumbaBackend(), way)(ensemble, X[:n], n_threads)
+            n_chunks = len(asked) // max(len(expected), 1)
+            assert sorted(asked) == sorted(expected * max(n_chunks, 1))
+            assert np.array_equal(found, getattr(NumpyBackend(), way)(ensemble, X[:n], 1))

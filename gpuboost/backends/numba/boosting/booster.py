@@ -132,7 +132,7 @@ class NumbaBooster(HostBooster):
                 self._by_row[0] = self._grower.by_row
             return [grown for _, grown in self._grower.grow_all()]
         if self._rows:
-            self._rows[0].forget()  # growth writes to the memory of the losses
+            self._rows[0].forget()  # growth writes to the memory of the losses; `add_trees` follows
         n_trees = self.task.trees_per_round
         trees = range(number * n_trees, (number + 1) * n_trees)
         return self._levels.grow(made, self._means, scale, trees)

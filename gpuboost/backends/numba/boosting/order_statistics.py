@@ -17,11 +17,18 @@ import numpy as np
 from gpuboost.backends.numba.common.order_statistics import group_bounds, weight_of
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
-from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
+from gpuboost.backends.numba.threads.barrier import (
+    THREADS,
+    barrier_wait,
+    last_arrives,
+    next_task,
+    release,
+)
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
+from gpuboost.engine.ensembles.compact import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.losses.averages import plane_scales
 from gpuboost.engine.order_statistics import Groups
@@ -95,7 +102,9 @@ class Quantiles(NamedTuple):
     quantile_level : float
     out : float64 (n_groups,)
         The quantile of each group, 0 if its weight is 0.
-    own, own_weights : float64, int64 (threads, size of the largest group)
+    places : int64 (threads,)
+        Where the buffers of each thread begin, which are as large as its first group.
+    own, own_weights : float64, int64 (rows of the first groups,)
         Buffers of `group_bounds`.
     """
 
@@ -106,20 +115,21 @@ class Quantiles(NamedTuple):
     order: np.ndarray
     quantile_level: float
     out: np.ndarray
+    places: np.ndarray
     own: np.ndarray
     own_weights: np.ndarray
 
 
 def find_quantiles(given, thread, barrier):
-    """Find the quantile of each group, taking groups until none is left."""
-    starts, level, task = given.starts, given.quantile_level, next_task(barrier)
+    """Find the quantile of each group: of the one of the thread's number, then of any left."""
+    starts, level, task = given.starts, given.quantile_level, np.int64(thread)
     while task < given.order.size:
         g = given.order[task]
         of_group = given.rows[starts[g] : starts[g + 1]]
-        own = given.own[thread], given.own_weights[thread]
+        own = given.own[given.places[thread] :], given.own_weights[given.places[thread] :]
         lower, upper = group_bounds(given.values, given.weights, of_group, level, *own)
         given.out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
-        task = next_task(barrier)
+        task = barrier[THREADS] + next_task(barrier)
 
 
 GROUP_ROWS, FIND_QUANTILES = SharedFunction(group_rows), SharedFunction(find_quantiles)
@@ -200,9 +210,10 @@ class CompiledOrder:
     ) -> np.ndarray:
         """Quantile of the values of each group, 0 for a group of weight 0: float64 (n_groups,)."""
         sizes, of_rows = np.diff(groups.starts), self._given(values, weights, groups)
-        out, size = np.empty(len(sizes)), (self.pool.n_threads, int(sizes.max(initial=0)))
-        own = np.argsort(-sizes, kind="stable"), float(quantile_level), out
-        given = Quantiles(*of_rows, *own, np.empty(size), np.empty(size, np.int64))
+        out, order = np.empty(len(sizes)), np.argsort(-sizes, kind="stable")
+        places = offsets(sizes[order[: self.pool.n_threads]].tolist())
+        buffers = places, np.empty(places[-1]), np.empty(places[-1], np.int64)
+        given = Quantiles(*of_rows, order, float(quantile_level), out, *buffers)
         self.pool.run(FIND_QUANTILES, by_reference(given), len(groups.rows) // MIN_GROUPED_ROWS)
         return out
 

@@ -142,7 +142,10 @@ class VisitedRows:
         return self._sum.of(own) / self._total
 
     def forget(self) -> None:
-        """Compute losses and directions again, since raw predictions were changed elsewhere."""
+        """Compute losses and directions again at their next use.
+
+        Raw predictions, or the memory of the losses, were changed elsewhere.
+        """
         self._has_losses = self._has_directions = False
 
     def _look(self, finds_losses: bool, finds_directions: bool) -> None:

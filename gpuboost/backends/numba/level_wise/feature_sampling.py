@@ -1,14 +1,14 @@
 """Candidate features of nodes that do not consider all features (see backends/protocol.py).
 
 Histograms have all features, so that they can be subtracted; the search skips features that are not
-candidates. Parts of tiles are searched separately, and the search of one part does not know
-whether a feature of another part could split. So each part searches its features among the node's
-first max_features and keeps the best split. If none of these features could split, the part keeps
+candidates. Strips of columns are searched separately, and the search of one strip does not know
+whether a feature of another one could split. So each strip searches its features among the node's
+first max_features and keeps the best split. If none of these features could split, the strip keeps
 the split by its first later feature that could:
 
     features in the node's order    first ones | later ones
-    part 0                          a  -  c    | -  e          c can split: best of a and c
-    part 1                          -  b  -    | d  -          b cannot, d can: d, BEYOND
+    strip 0                         a  -  c    | -  e          c can split: best of a and c
+    strip 1                         -  b  -    | d  -          b cannot, d can: d, BEYOND
 
 The node takes the best split that is FOUND; if there is none, the BEYOND split of smallest rank.
 
@@ -40,7 +40,7 @@ from gpuboost.backends.numba.splits.scan import is_better
 # Status of a feature at a node: not a candidate (or a later one already evaluated), one of the
 # first max_features, a later one, and the later one that is evaluated now.
 EXCLUDED, CANDIDATE, RESERVE, CURRENT = range(4)
-# The best split of a part is by one of the first features, by a later one, or there is none. (The
+# The best split of a strip is by one of the first features, by a later one, or there is none. (The
 # score of a FOUND split is -1 if no candidate is valid.)
 FOUND, BEYOND, NONE = range(3)
 
@@ -78,9 +78,9 @@ def choose_status(problem, state, status, at, capacity):
 
 @plugin(types.int64)
 def next_later(problem, columns, node, status, first, last):
-    """Set the status of a part's next `RESERVE` feature to `CURRENT`; return the feature, or -1.
+    """Set the status of a strip's next `RESERVE` feature to `CURRENT`; return the feature, or -1.
 
-    The columns of the part are those from ``first`` to ``last`` - 1. The next feature is that of
+    The columns of the strip are those from ``first`` to ``last`` - 1. The next feature is that of
     smallest rank. The previous `CURRENT` feature becomes `EXCLUDED`.
     """
     best, found = LAST_RANK, np.int64(-1)
@@ -112,7 +112,7 @@ def sampling_plugins(
 
 @inlined
 def is_better_split(split, other, node_sampling):
-    """Whether ``other``, the split of a part, is better than ``split``, the best so far."""
+    """Whether ``other``, the split of a strip, is better than ``split``, the best so far."""
     if not node_sampling:
         return is_better(split, other.score, other.rank)
     if other.found_at != split.found_at:

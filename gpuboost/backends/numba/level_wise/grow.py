@@ -4,7 +4,7 @@
     until no node is split:
         sibling pairs                          one thread
         histograms of the smaller siblings     chunks of rows and tiles of columns
-        best splits                            sibling pairs and tiles
+        best splits                            sibling pairs and strips of tiles
         accepted splits                        one thread
         rows that go left                      chunks of rows
         children and positions of their rows   one thread
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from gpuboost.backends.numba.compiler import spliced
 from gpuboost.backends.numba.intrinsics import reference_at
-from gpuboost.backends.numba.level_wise.histograms import TILE_PARTS, sum_chunks
+from gpuboost.backends.numba.level_wise.histograms import STRIPS, sum_chunks
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
 from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks
 from gpuboost.backends.numba.level_wise.policy import (
@@ -52,7 +52,7 @@ def find_splits(own, samples, state, work, level, barrier):
     summed, while it is in the L2 cache.
     """
     problem, channels, partial = own.problem, own.channels, own.partial
-    n_pairs, n_tiles = level[PAIRS], work.found.shape[1] // TILE_PARTS
+    n_pairs, n_tiles = level[PAIRS], work.found.shape[1] // STRIPS
     few = SEARCHES_PER_THREAD * (barrier[THREADS] - 1)
     is_summed = level[CHUNKS] > n_pairs or n_pairs * n_tiles < few
     if is_summed:

@@ -13,7 +13,7 @@ from gpuboost.backends.numba.level_wise.channels import cell_size, columns_of_ti
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
 from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
 from gpuboost.backends.numba.level_wise.grow import GROW_TOGETHER
-from gpuboost.backends.numba.level_wise.histograms import TILE, TILE_PARTS
+from gpuboost.backends.numba.level_wise.histograms import STRIPS, TILE
 from gpuboost.backends.numba.level_wise.leaves import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
@@ -253,7 +253,7 @@ def _make_state(shape: Shape) -> GrowState:
 
 def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
-    slots, kept, n_parts = shape.widest, shape.n_histograms, shape.n_tiles * TILE_PARTS
+    slots, kept, n_strips = shape.widest, shape.n_histograms, shape.n_tiles * STRIPS
     fields = shape.fields if shape.n_channels == 1 else 1
     cells = (fields, shape.n_columns * BINS * shape.cell_size)
     statuses = (slots if shape.node_sampling else shape.n_trees, shape.n_features)
@@ -264,8 +264,8 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
         first_part=kept,
         feature_status=np.zeros(statuses, np.uint8),
         node_sampling=shape.node_sampling,
-        found=np.zeros((slots, n_parts), SPLIT),
-        found_mask=np.zeros((slots if shape.categorical else 0, n_parts, 16), np.uint32),
+        found=np.zeros((slots, n_strips), SPLIT),
+        found_mask=np.zeros((slots if shape.categorical else 0, n_strips, 16), np.uint32),
     )
 
 

@@ -169,11 +169,11 @@ def plan(problem, state, work, n_open, capacities):
 
 @inlined
 def _take_best(scratch, work, slot):
-    """Copy the best split of a node over all parts to `Scratch.split`; return its part."""
+    """Copy the best split of a node over all strips to `Scratch.split`; return its strip."""
     best = 0
-    for part in range(1, work.found.shape[1]):
-        if is_better_split(work.found[slot, best], work.found[slot, part], work.node_sampling):
-            best = part
+    for strip in range(1, work.found.shape[1]):
+        if is_better_split(work.found[slot, best], work.found[slot, strip], work.node_sampling):
+            best = strip
     scratch.split[0] = work.found[slot, best]
     return best
 

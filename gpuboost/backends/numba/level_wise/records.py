@@ -182,10 +182,10 @@ class LevelWork(NamedTuple):
         Status of each feature for a searched node, or for a tree; see `feature_sampling`.
     node_sampling : bool
         Whether ``feature_status`` has a row per node.
-    found : SPLIT (slots, parts)
-        Best split of a node by the columns of a part of a tile; each tile has `TILE_PARTS`.
-    found_mask : uint32 (slots, parts, 16)
-        Row of `GrownTree.masks` for that split; (0, parts, 16) if no feature is categorical.
+    found : SPLIT (slots, strips)
+        Best split of a node by the columns of a strip; each tile has `STRIPS`.
+    found_mask : uint32 (slots, strips, 16)
+        Row of `GrownTree.masks` for that split; (0, strips, 16) if no feature is categorical.
     """
 
     pairs: np.ndarray

@@ -1,10 +1,11 @@
 """Best splits of the nodes of a level, from histograms.
 
-A task is a sibling pair (or a root) and a part of a tile of columns. The histograms of the smaller
-sibling's chunks are added up, the histogram of the larger sibling is the parent's minus the
-smaller's, and the features of both are searched while their cells are in the cache. Siblings that
-are certain to be leaves, or small, are not searched. If all trees grow depth-first instead,
-boosting of 100k x 28 takes 1.58 (depth 6) and 1.49 (depth 10) times as long (2026-11).
+A task is a sibling pair (or a root) and a strip of columns, or a whole tile (`search_tasks`). The
+histograms of the smaller sibling's chunks are added up, the histogram of the larger sibling is the
+parent's minus the smaller's, and the features of both are searched while their cells are in the
+cache. Siblings that are certain to be leaves, or small, are not searched. If all trees grow
+depth-first instead, boosting of 100k x 28 takes 1.58 (depth 6) and 1.49 (depth 10) times as long
+(2026-11).
 """
 
 # mypy: check-untyped-defs=False
@@ -35,9 +36,9 @@ from gpuboost.backends.numba.level_wise.feature_sampling import (
     set_tree,
 )
 from gpuboost.backends.numba.level_wise.histograms import (
-    TILE_PARTS,
+    STRIPS,
     fields_of,
-    part_columns,
+    strip_columns,
     sum_chunk,
 )
 from gpuboost.backends.numba.splits.scan import evaluate_number
@@ -179,8 +180,8 @@ def _bin_shape(problem, channels, samples, cells):
 
 
 @inlined
-def _search_features(problem, channels, samples, node, cells, less, status, part, wanted):
-    """Evaluate the features of a part with ``wanted`` status; return whether any can split.
+def _search_features(problem, channels, samples, node, cells, less, status, strip, wanted):
+    """Evaluate the features of a strip with ``wanted`` status; return whether any can split.
 
     ``less`` is the histogram that is subtracted from the cells first, which has no fields if
     nothing is, and the number of `_n_of_words`.
@@ -188,7 +189,7 @@ def _search_features(problem, channels, samples, node, cells, less, status, part
     matrix, scratch, columns = problem.matrix, problem.scratch, samples.columns
     n_sums, size = _bin_shape(problem, channels, samples, cells)
     can_split = False
-    for column in range(part[0], part[1]):
+    for column in range(strip[0], strip[1]):
         first, last = columns.first[column], columns.first[column + 1]
         is_bundle = columns.values[columns.order[first]] > 0
         if less[0].shape[0]:
@@ -215,27 +216,28 @@ def _search_features(problem, channels, samples, node, cells, less, status, part
 
 
 @helper
-def search_node(problem, channels, samples, node, cells, less, status, node_sampling, part):
-    """Set `Scratch.split` to the best split by the columns of a part; see `feature_sampling`.
+def search_node(problem, channels, samples, node, cells, less, status, node_sampling, strip):
+    """Set `Scratch.split` to the best split by the columns of a strip; see `feature_sampling`.
 
-    ``less`` is as in `_search_features`; ``status`` (F,) has the status of each feature; ``part``
-    is the range of its columns. The score is -1 if there is no valid split.
+    ``less`` is as in `_search_features`; ``status`` (F,) has the status of each feature; ``strip``
+    is the range of its columns, empty if the tile has few. The score is -1 if there is no valid
+    split.
     """
     split, feature, columns = problem.scratch.split[0], np.int64(-1), samples.columns
     split.score, split.rank, split.feature, split.found_at = -1.0, SMALLEST_RANK, LEAF, FOUND
-    if channels is not None:
-        add_up_node(channels, cells, less[0], part[0], samples.summands.shape[1])
+    if channels is not None and strip[0] < strip[1]:
+        add_up_node(channels, cells, less[0], strip[0], samples.summands.shape[1])
     while True:
         wanted = CANDIDATE if feature < 0 else CURRENT
         can_split = _search_features(
-            problem, channels, samples, node, cells, less, status, part, wanted
+            problem, channels, samples, node, cells, less, status, strip, wanted
         )
         less = less[0][:0], less[1]
         if not node_sampling:
             return
         if can_split or problem.limits.max_features >= problem.matrix.n_bins.size:
             break
-        given = problem, columns, node, status, part[0], part[1]
+        given = problem, columns, node, status, strip[0], strip[1]
         feature = call_for_integer(problem.plugins.next_later, given)
         if feature < 0:
             split.found_at = NONE
@@ -245,53 +247,53 @@ def search_node(problem, channels, samples, node, cells, less, status, node_samp
 
 
 @inlined
-def _store(problem, work, slot, part):
-    """Store the split found for a node and part in `LevelWork`."""
-    work.found[slot, part] = problem.scratch.split[0]
+def _store(problem, work, slot, strip):
+    """Store the split found for a node and strip in `LevelWork`."""
+    work.found[slot, strip] = problem.scratch.split[0]
     if work.found_mask.size > 0:
         for word in range(16):
-            work.found_mask[slot, part, word] = problem.scratch.mask[word]
+            work.found_mask[slot, strip, word] = problem.scratch.mask[word]
 
 
 @spliced
-def search_part(problem, channels, samples, state, work, at, part):
-    """Search those nodes of a sibling pair that are to be searched, for the columns of a part."""
+def search_strip(problem, channels, samples, state, work, at, strip):
+    """Search those nodes of a sibling pair that are to be searched, for the columns of a strip."""
     pair, slot = work.pairs[at], 2 * at
-    of_part, width = part_columns(samples, part), BINS * samples.summands.shape[1]
+    of_strip, width = strip_columns(samples, strip), BINS * samples.summands.shape[1]
     if pair.n_chunks > 1:
         step = 1 + np.int64(state.nodes[pair.summed].count <= samples.rows_in_word)
-        _add_parts(work, pair, of_part[0] * width, of_part[1] * width, step)
+        _add_parts(work, pair, of_strip[0] * width, of_strip[1] * width, step)
     if pair.is_open:
         node, cells = state.nodes[pair.summed], work.histograms[pair.summed_histogram]
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot)]
         given = channels, samples, node, cells, (cells[:0], np.int64(0)), status
-        search_node(problem, *given, work.node_sampling, of_part)
-        _store(problem, work, slot, part)
+        search_node(problem, *given, work.node_sampling, of_strip)
+        _store(problem, work, slot, strip)
     if pair.other >= 0:
         node, cells = state.nodes[pair.other], work.histograms[pair.other_histogram]
         n_of_words = _n_of_words(samples, node, state.nodes[pair.summed])
         less = work.histograms[pair.summed_histogram], n_of_words
         given = channels, samples, node, cells, less
         status = work.feature_status[row_of(work.node_sampling, pair.tree, slot + 1)]
-        search_node(problem, *given, status, work.node_sampling, of_part)
-        _store(problem, work, slot + 1, part)
+        search_node(problem, *given, status, work.node_sampling, of_strip)
+        _store(problem, work, slot + 1, strip)
 
 
 @spliced
 def search_tasks(problem, channels, samples, state, work, partial, n_pairs, is_summed, barrier):
     """Search sibling pairs, taking tasks until none is left.
 
-    A task is a sibling pair and a part of a tile; or, if ``is_summed`` is False, a whole tile, for
-    which the only chunk of the pair is summed first.
+    A task is a sibling pair and a strip; or, if ``is_summed`` is False, a whole tile, for which the
+    only chunk of the pair is summed first.
     """
-    n_parts, parts = work.found.shape[1], 1 if is_summed else TILE_PARTS
+    n_strips, per_task = work.found.shape[1], 1 if is_summed else STRIPS
     task = next_task(barrier)
-    while task * parts < n_pairs * n_parts:
-        at, first = task * parts // n_parts, task * parts % n_parts
+    while task * per_task < n_pairs * n_strips:
+        at, first = task * per_task // n_strips, task * per_task % n_strips
         pair = work.pairs[at]
         set_tree(problem.scratch, state, pair.tree)
         if not is_summed:
-            sum_chunk(samples, state, work, partial, pair.first_chunk, first // TILE_PARTS)
-        for part in range(first, first + parts):
-            search_part(problem, channels, samples, state, work, at, part)
+            sum_chunk(samples, state, work, partial, pair.first_chunk, first // STRIPS)
+        for strip in range(first, first + per_task):
+            search_strip(problem, channels, samples, state, work, at, strip)
         task = next_task(barrier)

@@ -1,9 +1,10 @@
 """Prediction of many rows by large trees, whose upper levels are found as in shallow trees.
 
 Nodes of the upper `TOP_LEVELS` levels select the nodes that rows reach, as in `coded_trees`; from
-there, rows traverse the trees. If there are few distinct thresholds, as in random forests,
-thresholds and values are replaced by codes of two bytes, so that a node takes 8 bytes. Both take
-0.85 of the time of `traversal`, and 0.6 with missing values (100 trees of 25,000 nodes).
+there, rows traverse the trees. If each feature has at most `MAX_WIDE_CODES` distinct thresholds, as
+in random forests, thresholds and values are replaced by codes of two bytes, so that a node takes 8
+bytes. Together, these take 0.85 of the time of `traversal`, and 0.6 with missing values (100 trees
+of 25,000 nodes).
 """
 
 # mypy: check-untyped-defs=False
@@ -11,6 +12,7 @@ thresholds and values are replaced by codes of two bytes, so that a node takes 8
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +30,7 @@ from gpuboost.backends.numba.predict.coded_trees import (
     reach_leaves,
 )
 from gpuboost.backends.numba.predict.perfect_trees import deepest_leaf
-from gpuboost.backends.numba.predict.traversal import pack_forest, pack_nodes, traverse_forest
+from gpuboost.backends.numba.predict.traversal import pack_nodes, traverse_forest
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.ensembles.ensemble import Ensemble
@@ -83,26 +85,37 @@ def nodes_per_tree(ensemble: Ensemble) -> int:
     return len(ensemble.feature) // max(ensemble.n_trees, 1)
 
 
-def make_deep(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference | None:
+def make_deep(
+    ensemble: Ensemble, dtype: np.dtype, n_threads: int, plain: Callable[[], Reference]
+) -> Reference | None:
     """`DeepTrees` for rows of ``dtype``, or None if trees are small, few, or split on categories.
 
-    Thresholds are codes unless they are too many, as in extra-trees.
+    ``plain`` returns the ensemble as `ForestArrays`, which is taken if codes of two bytes do not
+    suffice for a feature: with several codes of it, rows would be wider than they are.
     """
     if len(ensemble.masks) or nodes_per_tree(ensemble) <= LARGE_TREE:
         return None
     left, depth = contiguous(ensemble.left, np.int32), np.zeros(len(ensemble.left), np.int32)
     deepest_leaf(left, contiguous(ensemble.offset, np.int64), depth)
-    upper = replace(ensemble, left=np.where(depth < TOP_LEVELS, left, 0))
-    top = make_coded(upper, dtype, n_threads)
+    upper = {"left": np.where(depth < TOP_LEVELS, left, 0), "value": np.empty((len(left), 0))}
+    top = make_coded(replace(ensemble, **upper), dtype, n_threads)
     if top is None:
         return None
     coded = code_thresholds(ensemble, dtype, MAX_WIDE_CODES)
-    if coded is None or len(coded[2].feature) > MAX_WIDE_GROUPS:
-        return by_reference(DeepTrees(top, None, pack_forest(ensemble, dtype, n_threads)))
+    n_groups = 0 if coded is None else len(coded[2].feature)
+    if coded is None or n_groups > min(len(np.unique(coded[2].feature)), MAX_WIDE_GROUPS):
+        return by_reference(DeepTrees(top, None, plain()))
     code, group, rows = coded
     column, ones = 2 * group + ~ensemble.missing_left, np.ones(len(code), np.bool_)
     forest = pack_nodes(ensemble, code.dtype, lambda own: code[own], column, ones, n_threads)
     return by_reference(DeepTrees(top, by_reference(rows), forest))
+
+
+def buffer_bytes(deep: Reference) -> int:
+    """Bytes that `predict_deep` allocates for each row."""
+    top, rows, _ = deep.kept[1]
+    n_groups = 0 if rows is None else len(CodedRows(*rows.kept[1]).feature)
+    return len(CodedTrees(*top.kept[1]).leaf) + 4 * n_groups
 
 
 def predict_deep(deep: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:

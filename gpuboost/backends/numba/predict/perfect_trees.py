@@ -17,8 +17,8 @@ integers of the block column by column:
 `ROWS_PER_STEP` rows take each step together, because the steps of one row depend on each other. If
 rows are processed one by one, the processor's queue of instructions holds those of only a few rows.
 (With 1, 4 and 8 rows per step, a row takes 5.9, 5.0 and 4.0 ns per tree of depth 6; in the module
-`predict` it takes 9.9 ns, or 24 ns with missing values.) One or two rows are processed one by one,
-each in `ROWS_PER_STEP` trees together: one row takes 1.3 us for 100 trees in place of 3.3.
+`traversal`, 9.9 ns, or 24 ns with missing values.) One or two rows are processed one by one, each
+in `ROWS_PER_STEP` trees together: one row takes 1.3 us for 100 trees in place of 3.3.
 """
 
 # mypy: check-untyped-defs=False
@@ -83,7 +83,7 @@ class PerfectTrees(NamedTuple):
 
 
 def are_perfect_faster(ensemble: Ensemble, n_features: int) -> bool:
-    """Whether perfect trees are expected to be faster than the module `predict`.
+    """Whether perfect trees are expected to be faster than the module `traversal`.
 
     They are if the trees are shallow, if there are enough trees for the number of features, if
     trees have on average at least a quarter of the nodes of perfect trees, and if no split is

@@ -10,6 +10,8 @@ An ensemble is packed at the first call for each type of rows (see `backends.pac
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from gpuboost.backends.numba.predict.coded_trees import (
@@ -24,6 +26,7 @@ from gpuboost.backends.numba.predict.deep_trees import (
     LARGE_TREE,
     ROWS_PER_NODE,
     DeepTrees,
+    buffer_bytes,
     make_deep,
     nodes_per_tree,
     predict_deep,
@@ -44,7 +47,8 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 
 # Maximum rows of one task: each tree's nodes are fetched once per task (measured: 110 ns per row
 # and tree with 2**11 rows, 31 ns with 2**16). The values of a task's rows, which are copied unless
-# they are contiguous, take at most `CHUNK_BYTES` bytes, unless a single row takes more.
+# they are contiguous, take at most `CHUNK_BYTES` bytes, unless a single row takes more; so do their
+# buffers.
 PREDICTION_CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 25
 
@@ -63,9 +67,10 @@ def packed(
     def pack() -> Reference:
         is_perfect = are_perfect_faster(ensemble, n_features)
         if is_large:
-            make = make_coded if is_perfect else make_deep
-            coded = make(ensemble, dtype, n_threads)
-            return coded or packed(ensemble, dtype, n_features, n_threads)
+            plain = partial(packed, ensemble, dtype, n_features, n_threads)
+            given = ensemble, dtype, n_threads
+            coded = make_coded(*given) if is_perfect else make_deep(*given, plain)
+            return coded or plain()
         if is_perfect:
             return make_perfect(ensemble, dtype, n_features, n_threads)
         return pack_forest(ensemble, dtype, n_threads)
@@ -73,9 +78,13 @@ def packed(
     return _forests.of((ensemble,), (dtype.char, n_features, is_large), pack)
 
 
-def chunks_of(X: np.ndarray, n_threads: int, block: int = 1) -> list[slice]:
-    """Chunks of whole blocks; with several threads, at least two per thread of enough rows."""
-    largest = max(1, min(PREDICTION_CHUNK, CHUNK_BYTES // (X.shape[1] * X.itemsize)))
+def chunks_of(X: np.ndarray, n_threads: int, block: int = 1, row_bytes: int = 0) -> list[slice]:
+    """Chunks of whole blocks; with several threads, at least two per thread of enough rows.
+
+    ``row_bytes`` is the size of what is allocated for each row, if that is more than the row's.
+    """
+    row_bytes = max(row_bytes, X.shape[1] * X.itemsize)
+    largest = max(1, min(PREDICTION_CHUNK, CHUNK_BYTES // row_bytes))
     if n_threads > 1:
         largest = max(1, min(largest, -(-len(X) // (2 * n_threads))))
     return row_chunks(len(X), -(-largest // block) * block)
@@ -102,16 +111,17 @@ def _predict(
     n_nodes = nodes_per_tree(ensemble)
     is_large = len(X) >= (MIN_CODED_ROWS if n_nodes <= LARGE_TREE else ROWS_PER_NODE * n_nodes)
     forest = packed(ensemble, X.dtype, X.shape[1], n_threads, is_large=is_large)
-    run = RUNS[forest.kind.record]
-    if n_threads == 1 and len(X) <= PREDICTION_CHUNK and X.nbytes <= CHUNK_BYTES:
+    run, is_deep = RUNS[forest.kind.record], forest.kind.record is DeepTrees
+    block = CODED_BLOCK if is_deep or forest.kind.record is CodedTrees else 1
+    chunks = chunks_of(X, n_threads, block, buffer_bytes(forest) if is_deep else 0)
+    if len(chunks) == 1:
         run(forest, contiguous(X, X.dtype), total, found)
         return
 
     def run_chunk(rows: slice) -> None:
         run(forest, contiguous(X[rows], X.dtype), total[rows], found[rows])
 
-    block = CODED_BLOCK if forest.kind.record is CodedTrees else 1
-    list(map_in_order(run_chunk, chunks_of(X, n_threads, block), n_threads))
+    list(map_in_order(run_chunk, chunks, n_threads))
 
 
 def _predict_perfect(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
