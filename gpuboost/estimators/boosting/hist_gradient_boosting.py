@@ -32,9 +32,8 @@ from gpuboost.estimators.boosting.hist_scores import (
 )
 from gpuboost.estimators.boosting.model import hist_facts
 from gpuboost.estimators.docstrings import documented
-from gpuboost.estimators.fitting import dependence
+from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
-from gpuboost.estimators.fitting.exportable import Exportable
 from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.trees import pruning
@@ -50,7 +49,7 @@ SAME = (  # parameters of the same name and meaning in `GradientBoosting`
 
 @dependence.chooses_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
-class HistGradientBoosting(ShapExplained, Exportable, BaseEstimator, ABC):
+class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
     """Base of `HistGradientBoostingClassifier` and `HistGradientBoostingRegressor`.
 
     Parameters
@@ -284,6 +283,10 @@ class HistGradientBoosting(ShapExplained, Exportable, BaseEstimator, ABC):
         return self._fitted().feature_importances_
 
     prune, cost_complexity_pruning_path = pruning.refuse_to_prune, pruning.refuse_pruning_paths
+
+    compile_predictor = exportable.compile_predictor
+    save, to_onnx = exportable.save, exportable.to_onnx
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __sklearn_tags__(self) -> Any:
         return self._boosting_class().__sklearn_tags__()

@@ -17,9 +17,8 @@ from gpuboost.data.parameters import one_of, thread_count
 from gpuboost.engine.array_modules import working_on
 from gpuboost.engine.bins import BinnedMatrix
 from gpuboost.engine.ensembles.ensemble import Ensemble
-from gpuboost.estimators.fitting import dependence
+from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
-from gpuboost.estimators.fitting.exportable import Exportable
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, memory_advice, run_fit
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator
 from gpuboost.estimators.inputs.features import read_prediction
@@ -30,7 +29,7 @@ from gpuboost.estimators.model.predictor import CheckedRows
 
 @dependence.accepts_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(ShapExplained, Exportable, BaseEstimator, ABC):
+class TreeModel(ShapExplained, BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -221,6 +220,10 @@ class TreeModel(ShapExplained, Exportable, BaseEstimator, ABC):
         return self._model.fingerprint()
 
     _columns_of_grid = dependence.columns_of_grid
+
+    compile_predictor = exportable.compile_predictor
+    save, to_onnx = exportable.save, exportable.to_onnx
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

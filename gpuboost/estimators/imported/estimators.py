@@ -20,9 +20,8 @@ from gpuboost.data.tables import FrameTable, read_table
 from gpuboost.data.validation import check_shape
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
 from gpuboost.engine.explanations.additive import AdditiveModel
-from gpuboost.estimators.fitting import dependence
+from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained, naming_background, times_of
-from gpuboost.estimators.fitting.exportable import Exportable
 from gpuboost.estimators.fitting.mixins import score_of
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.imported.columns import KNOWN
@@ -39,13 +38,12 @@ from gpuboost.estimators.model.explained import Explanation
 
 @dependence.accepts_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
-class ImportedEstimator(ShapExplained, Exportable, BaseEstimator):
+class ImportedEstimator(ShapExplained, BaseEstimator):
     """A fitted model of another library, which the ``from_*`` functions of gpuboost return.
 
     It predicts as the library does: with the same type of X, the same comparisons, and sums of the
     same type in the same order. Raw predictions are equal bit for bit, on every device. It cannot
-    be fitted. `to_sklearn`, `to_treelite` and `to_onnx` raise errors that name the library, with
-    which the model can be exported.
+    be fitted.
 
     X is a dense array, in which categories are the numbers that the library uses, or a data frame.
     Columns of categories or strings in a data frame are converted if the model knows the
@@ -82,6 +80,11 @@ class ImportedEstimator(ShapExplained, Exportable, BaseEstimator):
 
     _metric: ClassVar[Any]
     init: ClassVar[Any] = dependence.NO_BOOSTING
+
+    save = exportable.save
+    # Errors that name the library, with which the model can be exported.
+    to_sklearn, to_treelite = exportable.to_sklearn, exportable.to_treelite
+    to_onnx = exportable.to_onnx
 
     @staticmethod
     def of(model: ImportedTrees, classes: Any = None) -> ImportedEstimator:
