@@ -29,7 +29,7 @@ from gpuboost.estimators.model.predictor import CheckedRows
 
 @dependence.accepts_recursion
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeModel(ShapExplained, BaseEstimator, ABC):
+class TreeModel(BaseEstimator, ABC):
     """Base of all estimators.
 
     A fitted estimator keeps its trees and bins in ``_model``, but not X or y. Its state changes
@@ -219,6 +219,11 @@ class TreeModel(ShapExplained, BaseEstimator, ABC):
         check_is_fitted(self)
         return self._model.fingerprint()
 
+    shap_values = ShapExplained.shap_values
+    shap_interaction_values = ShapExplained.shap_interaction_values
+    shap_expected_value = ShapExplained.shap_expected_value
+    _additive_model, _explanation = ShapExplained._additive_model, ShapExplained._explanation
+    _compute_partial_dependence_recursion = dependence.partial_dependence_by_recursion
     _columns_of_grid = dependence.columns_of_grid
 
     compile_predictor = exportable.compile_predictor
