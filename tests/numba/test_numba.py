@@ -17,7 +17,7 @@ from gpuboost.backends.numba.common.packed_words import MAX_PACKED_ROWS, Packing
 from gpuboost.backends.numba.common.records import Problem
 from gpuboost.backends.numba.depth_first import grow as growing
 from gpuboost.backends.numba.depth_first import tree_grower
-from gpuboost.backends.numba.predict import predict as prediction
+from gpuboost.backends.numba.predict import traversal
 from gpuboost.backends.numba.splits.plugins import NO_PLUGINS
 from gpuboost.backends.numpy.backend import NumpyBackend
 from gpuboost.data.binning import bin_columns
@@ -237,13 +237,14 @@ def test_every_entry_is_compiled_once() -> None:
     NumbaBackend().predict(ensemble_of(task), X, 1)
     ensemble_of(make_task(X, np.digitize(z, [-1, 1]).astype(np.int32), 3))
     assert len(growing.grow.signatures) <= 2  # one channel, several channels
-    assert len(prediction.predict_rows.signatures) <= 2  # float32, float64
+    assert len(traversal.predict_rows.signatures) <= 2  # float32, float64
 
 
 def test_nothing_is_compiled_at_import() -> None:
     code = (
         "import gpuboost.backends.numba.backend, gpuboost.backends.numba.depth_first.grow as g;"
-        "import gpuboost.backends.numba.predict.predict as p, gpuboost.backends.numba.binning as b;"
+        "import gpuboost.backends.numba.predict.traversal as p;"
+        "import gpuboost.backends.numba.binning as b;"
         "assert not any(f.signatures for f in (g.grow, p.predict_rows, b.code_rows))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
