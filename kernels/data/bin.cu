@@ -57,16 +57,25 @@ bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_
            Out<int64> n_missing)
 {
     __shared__ Value edge[BIN_FEATURES][MAX_EDGES];
+    __shared__ Value tile[BIN_FEATURES][BIN_THREADS + 1];
     __shared__ int32 missing_of[BIN_FEATURES];
-    const BlockPart part = {X, n, row_stride, column_stride, n_features, rows_per_block};
-    const int32 f0 = part.first_feature(), n_own = part.n_own();
+    const int32 f0 = blockIdx.y * BIN_FEATURES;
+    const int32 n_own = min(BIN_FEATURES, n_features - f0);
+    const int64 begin = blockIdx.x * rows_per_block;
+    const int64 end = min(begin + rows_per_block, n);
     int32 top = 1;
     while (2 * top <= n_edges) top *= 2;
 
     load_edges(edge, edges, n_edges, f0, n_own);
     if (threadIdx.x < BIN_FEATURES) missing_of[threadIdx.x] = 0;
 
-    visit_tiles(part, [&](const Tile& tile, int64 start, bool inside) {
+    for (int64 start = begin; start < end; start += BIN_THREADS) {
+        const int32 n_rows = (int32)min((int64)BIN_THREADS, end - start);
+        const Value* corner = X + start * row_stride + f0 * column_stride;
+        load_tile(tile, corner, row_stride, column_stride, n_rows, n_own);
+        __syncthreads();
+
+        const bool inside = (int32)threadIdx.x < n_rows;
         uint8* own = codes + f0 * n_total + first + start + threadIdx.x;
         for (int32 f = 0; f < n_own; ++f) {
             const Value x = inside ? tile[f][threadIdx.x] : (Value)0;
@@ -76,7 +85,9 @@ bin_values(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_
             const uint32 votes = __ballot_sync(FULL_MASK, inside && code == missing_code);
             if (threadIdx.x % WARP == 0 && votes != 0) atomicAdd(&missing_of[f], __popc(votes));
         }
-    });
+        __syncthreads();
+    }
+
     if ((int32)threadIdx.x < n_own && missing_of[threadIdx.x] != 0) {
         const uint64 count = missing_of[threadIdx.x];
         atomicAdd((uint64*)&n_missing[f0 + threadIdx.x], count);

@@ -46,16 +46,27 @@ __device__ __forceinline__ uint32 index_of(uint64 key, int32 f, const int32* ran
 
 // Call `visit(feature, row, key)` for all values of the block's rows and features that take part.
 template <typename Visit>
-__device__ __forceinline__ void visit_values(const BlockPart& part, const int64* counts,
-                                             bool weighted, const Visit& visit)
+__device__ __forceinline__ void visit_values(const Value* X, int64 n, int64 row_stride,
+                                             int64 column_stride, int32 n_features,
+                                             const int64* counts, bool weighted,
+                                             int64 rows_per_block, Visit visit)
 {
-    visit_tiles(part, [&](const Tile& tile, int64 start, bool inside) {
-        const int64 row = start + threadIdx.x;
-        if (!inside || (weighted && counts[row] <= 0)) return;
-        for (int32 f = 0; f < part.n_own(); ++f) {
-            visit(part.first_feature() + f, row, cell_key(tile[f][threadIdx.x]));
+    __shared__ Value tile[BIN_FEATURES][BIN_THREADS + 1];
+    const int32 f0 = blockIdx.y * BIN_FEATURES;
+    const int32 n_own = min(BIN_FEATURES, n_features - f0);
+    const int64 begin = blockIdx.x * rows_per_block;
+    const int64 end = min(begin + rows_per_block, n);
+    for (int64 first = begin; first < end; first += BIN_THREADS) {
+        const int32 n_rows = (int32)min((int64)BIN_THREADS, end - first);
+        const Value* corner = X + first * row_stride + f0 * column_stride;
+        load_tile(tile, corner, row_stride, column_stride, n_rows, n_own);
+        __syncthreads();
+        const int64 row = first + threadIdx.x;
+        if ((int32)threadIdx.x < n_rows && (!weighted || counts[row] > 0)) {
+            for (int32 f = 0; f < n_own; ++f) visit(f0 + f, row, cell_key(tile[f][threadIdx.x]));
         }
-    });
+        __syncthreads();
+    }
 }
 
 // Add weights by the leading bits of the keys; `weight` has 2^16 entries per feature.
@@ -63,11 +74,12 @@ extern "C" __global__ void __launch_bounds__(BIN_THREADS, CELL_BLOCKS)
 count_leading_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n_features,
                     In<int64> counts, int32 weighted, int64 rows_per_block, Out<int64> weight)
 {
-    const BlockPart part = {X, n, row_stride, column_stride, n_features, rows_per_block};
-    visit_values(part, counts, weighted != 0, [&](int32 f, int64 row, uint64 key) {
+    const auto visit = [&](int32 f, int64 row, uint64 key) {
         const int64 own = ((int64)f << 16) + (int64)(key >> LEADING_SHIFT);
         add_to(weight + own, weighted ? counts[row] : 1);
-    });
+    };
+    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
+                 rows_per_block, visit);
 }
 
 // Add weights by cell, for the cells that have an index.
@@ -76,12 +88,13 @@ count_cells(In<Value> X, int64 n, int64 row_stride, int64 column_stride, int32 n
             In<int64> counts, int32 weighted, int64 rows_per_block, In<int32> rank,
             In<int64> start, In<uint8> shift, In<uint32> offset, Out<int64> weight)
 {
-    const BlockPart part = {X, n, row_stride, column_stride, n_features, rows_per_block};
-    visit_values(part, counts, weighted != 0, [&](int32 f, int64 row, uint64 key) {
+    const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
         const uint32 own = index_of(key, f, rank, shift + start[f], offset + start[f]);
         if (own != NOT_COUNTED) add_to(weight + own, weighted ? counts[row] : 1);
-    });
+    };
+    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
+                 rows_per_block, visit);
 }
 
 // Find the smallest and the largest key of the cells that have an index.
@@ -91,12 +104,13 @@ find_cell_extremes(In<Value> X, int64 n, int64 row_stride, int64 column_stride, 
                    In<int64> start, In<uint8> shift, In<uint32> offset, Out<uint64> smallest,
                    Out<uint64> largest)
 {
-    const BlockPart part = {X, n, row_stride, column_stride, n_features, rows_per_block};
-    visit_values(part, counts, weighted != 0, [&](int32 f, int64 row, uint64 key) {
+    const auto visit = [&](int32 f, int64 row, uint64 key) {
         if (start[f] < 0) return;
         const uint32 own = index_of(key, f, rank, shift + start[f], offset + start[f]);
         if (own == NOT_COUNTED) return;
         atomicMin(smallest + own, key);
         atomicMax(largest + own, key);
-    });
+    };
+    visit_values(X, n, row_stride, column_stride, n_features, counts, weighted != 0,
+                 rows_per_block, visit);
 }

@@ -25,7 +25,7 @@ from tests.cuda.runtime.test_kernels_compile import (
     needs_nvrtc,
     on_architectures,
 )
-from tests.cuda.shim_runtime import ShimRuntime, with_text
+from tests.cuda.shim_runtime import ShimRuntime
 from tests.cuda_shim.launcher import KernelError
 from tests.cuda_shim.mutants import barrier_mutants
 from tests.engine.harness import COLUMN_KINDS, make_columns, make_weights
@@ -310,10 +310,10 @@ def test_kernels_are_sound(flavour: str, dtype: Any) -> None:
     assert_equal_binning(runtime, np.asfortranarray(X), kinds)
 
 
-MUTANTS = [  # of the barriers of tile.cuh, in one of the files that include it
+MUTANTS = [
     pytest.param(file, m, id=f"{file} {m.line}")
     for file in ("data/bin.cu", "data/cells.cu")
-    for m in barrier_mutants(file_text("data/tile.cuh"))
+    for m in barrier_mutants(file_text(file))
 ]
 
 
@@ -324,8 +324,7 @@ def test_there_are_mutants() -> None:
 @pytest.mark.parametrize(("file", "mutant"), MUTANTS)
 def test_every_barrier_is_needed(file: str, mutant: cuda_shim.Mutant) -> None:
     X = matrix(1, 2000, ["normal"] * 3, np.float32)
-    sources = with_text("data/tile.cuh", mutant.source_text, [file])
-    runtime = ShimRuntime(flavour="race", sources=sources, n_multiprocessors=1)
+    runtime = ShimRuntime(flavour="race", sources={file: mutant.source_text}, n_multiprocessors=1)
     with pytest.raises(KernelError, match="race"):
         assert_equal_binning(runtime, X)
 
