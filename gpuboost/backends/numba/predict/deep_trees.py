@@ -124,9 +124,8 @@ def predict_deep(deep: Reference, X: np.ndarray, total: np.ndarray, found: np.nd
     starts = CodedTrees(*top.kept[1]).leaf
     reached = np.empty((len(starts), -(-len(X) // CODED_BLOCK) * CODED_BLOCK), np.uint8)
     reach_leaves(top, X, reached, coded_buffers(top, X.dtype))
-    if rows is None:
-        traverse_forest(forest, X, total, found, (starts, reached))
-        return
-    codes = np.empty((len(X), 2 * len(CodedRows(*rows.kept[1]).feature)), np.uint16)
-    code_rows(rows, X, codes, np.empty(CODED_BLOCK, X.dtype), np.empty(CODED_BLOCK, np.int32))
-    traverse_forest(forest, codes, total, found, (starts, reached))
+    values = X
+    if rows is not None:
+        values = np.empty((len(X), 2 * len(CodedRows(*rows.kept[1]).feature)), np.uint16)
+        code_rows(rows, X, values, np.empty(CODED_BLOCK, X.dtype), np.empty(CODED_BLOCK, np.int32))
+    traverse_forest(forest, values, total, found, (starts, reached))
