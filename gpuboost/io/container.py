@@ -126,10 +126,8 @@ def _check_digest(data: bytes) -> None:
     sha = hashlib.sha256(data[:place])
     sha.update(_ZEROS)
     sha.update(memoryview(data)[place + 64 :])
-    stored = data[place : place + 64]
-    require(
-        stored == sha.hexdigest().encode(), "it is damaged: its SHA-256 is not that of its content"
-    )
+    is_same = data[place : place + 64] == sha.hexdigest().encode()
+    require(is_same, "it is damaged: its SHA-256 is not that of its content")
 
 
 def write_file(path: str | os.PathLike[str], content: bytes) -> None:

@@ -107,15 +107,12 @@ def categories_from_json(values: list[Any]) -> list[Any]:
 def _codes(values: Any, codes: Any) -> dict[Any, int]:
     is_lists = isinstance(values, list) and isinstance(codes, list) and len(values) == len(codes)
     require(is_lists, "there is not one code for each category")
-    require(
-        all(type(code) is int and 0 <= code < MAX_BINS for code in codes),
-        f"the code of a category is not from 0 to {MAX_BINS - 1}",
-    )
+    in_range = all(type(code) is int and 0 <= code < MAX_BINS for code in codes)
+    require(in_range, f"the code of a category is not from 0 to {MAX_BINS - 1}")
     categories = categories_from_json(values)
     require(not any(map(is_missing_label, categories)), "a category is NaN")
-    return dict(
-        zip(distinct(categories, "a feature has the same category twice"), codes, strict=True)
-    )
+    distinct(categories, "a feature has the same category twice")
+    return dict(zip(categories, codes, strict=True))
 
 
 def _bins(n_bins: np.ndarray, arrays: Arrays, is_categorical: np.ndarray) -> BinMapper:

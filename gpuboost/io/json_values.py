@@ -143,10 +143,8 @@ def array_from_json(content: Any) -> np.ndarray:
         found[:] = values
         return found
     is_text = isinstance(name, str) and name.startswith("<U") and name[2:].isdecimal()
-    require(
-        is_text or name in (*_INTEGER_TYPES, *_FLOAT_TYPES),
-        f"an array has the unknown type {name!r:.40}",
-    )
+    is_known = is_text or name in (*_INTEGER_TYPES, *_FLOAT_TYPES)
+    require(is_known, f"an array has the unknown type {name!r:.40}")
     if is_text:
         require(kinds <= {str}, "an array of strings has other values")
         width = int(name[2:])

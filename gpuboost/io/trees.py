@@ -107,9 +107,8 @@ def _check_splits(found: dict[str, np.ndarray], mapper: BinMapper) -> None:
     require((feature < mapper.n_features).all(), "a split is on a feature that does not exist")
     by_category = mapper.is_categorical[np.maximum(feature, 0)] & (feature >= 0)
     numeric = (feature >= 0) & ~by_category
-    require(
-        (numeric == ~np.isnan(threshold)).all(), "a threshold is NaN, or not of a numeric split"
-    )
+    has_threshold = ~np.isnan(threshold)
+    require((numeric == has_threshold).all(), "a threshold is NaN, or not of a numeric split")
     limit = np.where(numeric, mapper.missing_code, 1)
     require((code < limit).all(), "the code of a threshold is out of range")
     require((found["missing_left"] <= 1).all(), "a direction of missing values is neither 0 nor 1")

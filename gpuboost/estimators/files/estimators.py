@@ -191,9 +191,8 @@ def estimator_to_parts(estimator: Any) -> Parts:
 def estimator_from_parts(fields: Fields, arrays: Arrays, machine: dict[str, Any]) -> Any:
     """Check and read a fitted estimator; ``machine`` are its parameters of the machine."""
     kind = CLASS_OF_NAME[fields.one_of("estimator", sorted(CLASS_OF_NAME))]
-    estimator = _checked(
-        lambda: parameters.unfitted(kind, fields.take("parameters"), CLASS_OF_NAME)
-    )
+    given = fields.take("parameters")
+    estimator = _checked(lambda: parameters.unfitted(kind, given, CLASS_OF_NAME))
     estimator.set_params(**machine)
     reports = reports_from_parts(fields.part("reports"), arrays.part("reports"))
     if issubclass(kind, HistGradientBoosting):

@@ -156,14 +156,12 @@ def _set_of(categories: Any, codes: Any = None) -> tuple[np.ndarray | None, np.n
     require((np.diff(found) > 0).all(), "the categories of a column do not ascend")
     if codes is None:
         return found, None
-    is_codes = (
+    fits = (
         isinstance(codes, list)
         and len(codes) == len(found)
         and all(type(each) is int and 0 <= each < MAX_CATEGORIES for each in codes)
     )
-    require(
-        is_codes, f"the categories of a column do not have one code each, below {MAX_CATEGORIES}"
-    )
+    require(fits, f"the categories of a column do not have one code each, below {MAX_CATEGORIES}")
     return found, np.array(codes, dtype=np.uint8)
 
 

@@ -154,10 +154,8 @@ def _predicts_positive(model: Any) -> bool:
     if not isinstance(model, BoostedRounds):
         return isinstance(model, FittedTrees) and bool(model.ensemble.value.min() > 0.0)
     largest = np.abs(model.ensemble.value).max(axis=1)
-    raw = (
-        np.abs(model.baseline).max()
-        + np.maximum.reduceat(largest, model.ensemble.offset[:-1]).sum()
-    )
+    of_trees = np.maximum.reduceat(largest, model.ensemble.offset[:-1])
+    raw = np.abs(model.baseline).max() + of_trees.sum()
     return model.loss.facts.link == LOG and model.init is None and bool(raw <= _LARGEST_RAW)
 
 

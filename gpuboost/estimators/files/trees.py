@@ -94,9 +94,8 @@ def _batch_from_parts(
     require(is_range, "the trees of a batch are not a range")
     n_samples, n_draws = (fields.integer(name, 1, MAX_ROWS) for name in ("n_samples", "n_draws"))
     method, seed = fields.one_of("method", METHODS), fields.integer("seed", 0, 2**32 - 1)
-    require(
-        method == WITH_REPLACEMENT or n_draws <= n_samples, "more rows are drawn than there are"
-    )
+    fits = method == WITH_REPLACEMENT or n_draws <= n_samples
+    require(fits, "more rows are drawn than there are")
     known = _draw_arrays(arrays, method, n_samples)
     sampler = RowSampler(method, n_samples, n_draws, seed)
     sampler = sampler.with_state(sampler.__getstate__() | known)
