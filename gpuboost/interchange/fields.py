@@ -108,9 +108,8 @@ def no_schema(n_features: int, names: Any = None) -> FeatureSchema:
             "feature names repeat, or their number differs from n_features; it is damaged"
         )
     known = None if names is None else np.array([str(name) for name in names], dtype=object)
-    return FeatureSchema(
-        known, n_features, np.zeros(n_features, dtype=bool), (None,) * n_features, True
-    )
+    is_categorical = np.zeros(n_features, dtype=bool)
+    return FeatureSchema(known, n_features, is_categorical, (None,) * n_features, True)
 
 
 def numbered(categories: Iterable[Any]) -> dict[Any, int]:

@@ -89,8 +89,7 @@ def from_lightgbm(model: Any, *, n_rounds: int | str | None = None) -> ImportedE
     n_features = head.integer("max_feature_idx", low=0, high=MAX_SOURCE_FEATURES - 1) + 1
     ensemble, columns = ensemble_of(trees, n_features, False, ROUNDED)
     columns = replace(columns, tiny_is_zero=True)
-    column = np.arange(len(trees), dtype=np.int32) % per_round
-    leaf_sum = LeafSum(column, np.zeros(per_round))
+    leaf_sum = LeafSum(np.arange(len(trees), dtype=np.int32) % per_round, np.zeros(per_round))
     averaged = len(trees) / per_round if "average_output" in head else 1.0
     link, scale, is_classifier = _objective(head)
     schema = _schema(head, n_features, tail)
@@ -209,8 +208,7 @@ def _tree(fields: _Text) -> SourceTree:
         raise ValueError("this LightGBM model has linear trees, which gpuboost does not have")
     n_leaves = fields.integer("num_leaves", low=1, high=2**31 - 1)
     m = n_leaves - 1
-    leaf_values = fields.numbers("leaf_value", n_leaves)
-    value = np.concatenate([np.zeros(m), leaf_values])[:, None]
+    value = np.concatenate([np.zeros(m), fields.numbers("leaf_value", n_leaves)])[:, None]
     if m == 0:
         none, no_child = np.zeros(1), np.full(1, -1)
         return SourceTree(no_child, no_child, none, none, none.astype(bool), value)

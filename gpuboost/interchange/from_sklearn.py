@@ -30,7 +30,7 @@ from gpuboost.estimators.imported.model import (
     LeafSum,
     PredictionLink,
 )
-from gpuboost.interchange.fields import no_schema, with_categories
+from gpuboost.interchange.fields import no_schema, numbered, with_categories
 from gpuboost.interchange.trees import LEAF_CHILD, CategorySplit, SourceTree, ensemble_of
 
 SKLEARN_NAME = "scikit-learn"
@@ -120,12 +120,11 @@ def _adaboost(estimator: Any) -> ImportedTrees:
     classes = estimator.classes_
     for tree, member, weight in zip(trees, members, weights.tolist(), strict=False):
         tree.value = _votes(tree.value, member.classes_, weight, classes)
-    width = len(classes) if len(classes) > 2 else 1
+    width, link = 1, PredictionLink("sigmoid")
+    if len(classes) > 2:
+        width, link = len(classes), PredictionLink("softmax", divisor=len(classes) - 1.0)
     column = np.full(len(trees), ALL_COLUMNS if width > 1 else 0, dtype=np.int32)
     rule = LeafSum(column, np.zeros(width), divisor=float(weights.sum()))
-    link = PredictionLink("sigmoid")
-    if width > 1:
-        link = PredictionLink("softmax", divisor=len(classes) - 1.0)
     decision = ABOVE_ZERO if len(classes) > 1 else BY_PROBABILITY
     return replace(_model(estimator, trees, rule, link), decision=decision)
 
@@ -169,9 +168,8 @@ def _tree(tree: Any, factor: float, features: Any = None) -> SourceTree:
 
 def _boosting(estimator: Any) -> ImportedTrees:
     """The model of GradientBoosting*."""
-    if not (
-        isinstance(estimator.init_, (DummyClassifier, DummyRegressor)) or estimator.init_ == "zero"
-    ):
+    is_constant = isinstance(estimator.init_, (DummyClassifier, DummyRegressor))
+    if not (is_constant or estimator.init_ == "zero"):
         raise ValueError(
             f"init={estimator.init_!r:.80} predicts from X, which an imported model cannot do; fit "
             "with init=None or init='zero'"
@@ -220,12 +218,8 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
         is_categorical = np.asarray(estimator.is_categorical_, dtype=bool)
         encoder = estimator._preprocessor.named_transformers_["encoder"]
         for feature, own in zip(np.flatnonzero(is_categorical), encoder.categories_, strict=True):
-            values = np.asarray(own).tolist()
-            known[int(feature)] = {
-                category: code
-                for code, category in enumerate(values)
-                if not is_missing_label(category)
-            }
+            pairs = numbered(np.asarray(own).tolist()).items()
+            known[int(feature)] = {each: code for each, code in pairs if not is_missing_label(each)}
     sources = np.concatenate([np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)])
     trees = [_histogram_tree(own, sources) for stage in estimator._predictors for own in stage]
     codes = {feature: np.array(sorted(own.values())) for feature, own in known.items()}
@@ -241,9 +235,8 @@ def _histogram_boosting(estimator: Any) -> ImportedTrees:
 def _histogram_tree(predictor: Any, sources: np.ndarray) -> SourceTree:
     nodes = predictor.nodes
     is_leaf = nodes["is_leaf"].astype(bool)
-    left, right = (
-        np.where(is_leaf, LEAF_CHILD, nodes[side].astype(np.int64)) for side in ("left", "right")
-    )
+    sides = nodes["left"].astype(np.int64), nodes["right"].astype(np.int64)
+    left, right = (np.where(is_leaf, LEAF_CHILD, side) for side in sides)
     by_category = {}
     for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf).tolist():
         bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]

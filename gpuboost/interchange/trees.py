@@ -189,9 +189,7 @@ class _Columns:
 
     def final(self) -> tuple[SplitColumn, ...]:
         """All columns; one if no tree has a split."""
-        if not self._columns:
-            return (SplitColumn(0),)
-        return tuple(self.column(index) for index in range(len(self._columns)))
+        return tuple(map(self.column, range(len(self._columns)))) or (SplitColumn(0),)
 
 
 def _refined(codes: dict[int, int], categories: frozenset[int]) -> dict[int, int]:
@@ -270,7 +268,6 @@ def _mask(split: CategorySplit, column: SplitColumn) -> np.ndarray:
     inside: np.ndarray = np.full(256, not split.go_left)
     categories = np.zeros(0, np.int64) if column.categories is None else column.categories
     codes = np.arange(len(categories)) if column.codes is None else column.codes
-    inside[codes] = [
-        (category in split.categories) == split.go_left for category in categories.tolist()
-    ]
+    in_split = np.array([each in split.categories for each in categories.tolist()], dtype=bool)
+    inside[codes] = in_split == split.go_left
     return np.packbits(inside, bitorder="little").view("<u4")

@@ -136,8 +136,7 @@ def contents_of(estimator: Any, target: str) -> ModelContents:
     if isinstance(model, AdaBoostTrees):
         return _of_adaboost(model, facts)
     trees = model.votes if classes and own._voting_rule() == "hard" else model.ensemble
-    baseline = np.zeros(trees.n_values)
-    return ModelContents(trees=trees, aggregation=MEAN, baseline=baseline, **facts)
+    return ModelContents(trees=trees, aggregation=MEAN, baseline=np.zeros(trees.n_values), **facts)
 
 
 def _of_adaboost(model: AdaBoostTrees, facts: dict[str, Any]) -> ModelContents:

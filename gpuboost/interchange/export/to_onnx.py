@@ -143,8 +143,7 @@ def _sums(graph: OnnxGraph, contents: ModelContents, given: tuple[str, SplitInpu
     target = np.arange(trees.n_trees) % contents.trees_per_round
     of_leaf = np.repeat(target, np.diff(trees.offset))[is_leaf]
     attributes = tree_attributes(trees, inputs, trees.value[is_leaf, 0], of_leaf)
-    columns = contents.trees_per_round
-    return graph.add("TreeEnsemble", matrix, n_targets=columns, **attributes)
+    return graph.add("TreeEnsemble", matrix, n_targets=contents.trees_per_round, **attributes)
 
 
 def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, SplitInputs]) -> str:
@@ -162,8 +161,7 @@ def _leaf_values(graph: OnnxGraph, contents: ModelContents, given: tuple[str, Sp
             "use dtype='float64'"
         )
     first = np.cumsum(n_leaves) - n_leaves
-    numbers = np.arange(len(tree)) - first[tree]
-    attributes = tree_attributes(trees, inputs, numbers, tree)
+    attributes = tree_attributes(trees, inputs, np.arange(len(tree)) - first[tree], tree)
     own = graph.add("TreeEnsemble", matrix, n_targets=trees.n_trees, **attributes)
     own = graph.add("Cast", own, to=graph.type_of(np.int64))
     indices = graph.add("Add", own, graph.constant(first[None], np.int64))

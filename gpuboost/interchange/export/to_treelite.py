@@ -130,11 +130,10 @@ def _add_tree(
     is_left, rows = bits_of_masks(tree.masks), values.tolist()
     left, feature, threshold = tree.left.tolist(), tree.feature.tolist(), tree.threshold.tolist()
     missing_left, category = tree.missing_left.tolist(), tree.category.tolist()
-    gain = tree.impurity_decrease.tolist()
+    gain, count = tree.impurity_decrease.tolist(), tree.count.tolist()
+    weight = tree.weight.tolist()
     builder.start_tree()
-    for node, (count, weight) in enumerate(
-        zip(tree.count.tolist(), tree.weight.tolist(), strict=True)
-    ):
+    for node in range(tree.node_count):
         builder.start_node(node)
         children = {"left_child_key": left[node], "right_child_key": left[node] + 1}
         children |= {"default_left": missing_left[node]}
@@ -155,7 +154,7 @@ def _add_tree(
             )
         if left[node]:
             builder.gain(gain[node])
-        builder.data_count(count)
-        builder.sum_hess(weight)
+        builder.data_count(count[node])
+        builder.sum_hess(weight[node])
         builder.end_node()
     builder.end_tree()
