@@ -88,11 +88,15 @@ class Ensemble(NodeArrays):
 
     def first(self, n: int) -> Ensemble:
         """The ensemble of the first ``n`` trees; its arrays are views of these."""
-        nodes, masks = self.offset[n], self.mask_offset[n]
-        columns = {f.name: getattr(self, f.name)[:nodes] for f in fields(Tree)}
-        columns["masks"] = self.masks[:masks]
         starts = {"offset": self.offset[: n + 1], "mask_offset": self.mask_offset[: n + 1]}
-        return Ensemble(**starts, **columns)
+        return Ensemble(**starts, **self._columns(0, n))
+
+    def _columns(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """The columns of the trees from ``first`` to before ``last``, as views."""
+        nodes = slice(self.offset[first], self.offset[last])
+        columns = {f.name: getattr(self, f.name)[nodes] for f in fields(Tree)}
+        columns["masks"] = self.masks[self.mask_offset[first] : self.mask_offset[last]]
+        return columns
 
     @property
     def n_trees(self) -> int:
@@ -112,13 +116,7 @@ class Ensemble(NodeArrays):
     @cached_property
     def trees(self) -> tuple[Tree, ...]:
         """The trees, as views."""
-        found = []
-        for t in range(self.n_trees):
-            nodes = slice(self.offset[t], self.offset[t + 1])
-            parts = {f.name: getattr(self, f.name)[nodes] for f in fields(Tree)}
-            parts["masks"] = self.masks[self.mask_offset[t] : self.mask_offset[t + 1]]
-            found.append(Tree(**parts))
-        return tuple(found)
+        return tuple(Tree(**self._columns(t, t + 1)) for t in range(self.n_trees))
 
     def importances(self, n_features: int) -> np.ndarray:
         """Mean over trees of the normalised impurity decrease per feature.
