@@ -196,11 +196,9 @@ def _tables(
     failed, passed = new * (1.0 - t), new * (1.0 - t) + t
     before = np.where(is_first, 1.0, old * (1.0 - t) + t)
     both = new / np.where(old > 0.0, old, 1.0)  # if the old factor is 0, so is the new one
-    ratio = np.stack(
-        [np.broadcast_to(both, failed.shape), failed / before, passed / before], axis=2
-    )
+    ratios = [np.broadcast_to(both, failed.shape), failed / before, passed / before]
     g_failed, g_passed = np.broadcast_to(-1.0 / (1.0 - t), failed.shape), (1.0 - new) / passed
     g_before = np.where(is_first, 0.0, (1.0 - old) / before)
     steps = [np.zeros(failed.shape), w * (g_failed - g_before), w * (g_passed - g_before)]
-    marginal = np.stack([g_failed, g_passed], axis=2)
-    return {"ratio": ratio, "step": np.stack(steps, axis=2), "marginal": marginal}
+    tables = {"ratio": ratios, "step": steps, "marginal": [g_failed, g_passed]}
+    return {name: np.stack(columns, axis=2) for name, columns in tables.items()}

@@ -15,9 +15,8 @@ from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.links import IDENTITY, Link
 
 USER = -1  # the number of a user-defined loss
-LOSS_BLOCK = (
-    4096  # rows per block; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes
-)
+# Rows per block; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes.
+LOSS_BLOCK = 4096
 
 
 # Kinds of hessians: the weight of the row, Fisher information (see `losses`), and all others (OWN).
