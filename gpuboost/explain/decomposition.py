@@ -243,9 +243,8 @@ def _zero_one_loss(found: np.ndarray, y: np.ndarray, best: np.ndarray) -> np.nda
     n_classes = int(max(np.nanmax(found), y.max(), best.max())) + 1
     counts = np.stack([(found == code).sum(axis=0) for code in range(n_classes)])
     share, main = counts / counts.sum(axis=0), counts.argmax(axis=0)
-    of_main, of_best, of_target = (
-        share[code.astype(int), np.arange(len(y))] for code in (main, best, y)
-    )
+    rows = np.arange(len(y))
+    of_main, of_best, of_target = (share[code.astype(int), rows] for code in (main, best, y))
     net_variance = np.where(main == best, 1.0 - of_main, -of_best)
     parts = [1.0 - of_target, main != best, 1.0 - of_main, net_variance, y != best]
     return np.stack(parts).astype(float)

@@ -77,13 +77,8 @@ def plot_importance(
     place = np.arange(n_shown)
     ax.barh(place, values[order], color=BAR_COLOR, height=0.75)
     if errors is not None:
-        bars: dict[str, Any] = {
-            "fmt": "none",
-            "ecolor": ERROR_COLOR,
-            "elinewidth": 1.2,
-            "capsize": 2.0,
-        }
-        ax.errorbar(values[order], place, xerr=errors[order], **bars)
+        lines: dict[str, Any] = {"ecolor": ERROR_COLOR, "elinewidth": 1.2, "capsize": 2.0}
+        ax.errorbar(values[order], place, xerr=errors[order], fmt="none", **lines)
     limit = _letters_of_names(ax)
     texts = [plain(shortened(names[feature], limit)) for feature in order.tolist()]
     ax.set_yticks(place, texts)
@@ -111,9 +106,7 @@ def _read(given: Any, kind: str) -> tuple[np.ndarray, np.ndarray | None, Any, st
         shown = ShownModel.of(given)
         return feature_importances(given, kind), None, shown.features, LABELS_OF_KINDS[kind]
     if hasattr(given, "importances_mean"):
-        mean, deviation = (
-            _one_per_feature(getattr(given, f"importances_{name}")) for name in ("mean", "std")
-        )
+        mean, deviation = map(_one_per_feature, (given.importances_mean, given.importances_std))
         return mean, deviation, None, "permutation importance, with standard deviation"
     if isinstance(given, dict):
         raise TypeError(

@@ -188,10 +188,8 @@ def _missing_values(shown: ShownModel, X: Any, features: Sequence[int]) -> dict[
     found: dict[int, np.ndarray] = {}
     for start in range(0, len(features), FEATURES_OF_A_READ):
         chosen = features[start : start + FEATURES_OF_A_READ]
-        is_missing = np.isnan(shown.read(X, chosen))
-        found |= {
-            feature: own for feature, own in zip(chosen, is_missing.T, strict=True) if own.any()
-        }
+        columns = zip(chosen, np.isnan(shown.read(X, chosen)).T, strict=True)
+        found |= {feature: is_missing for feature, is_missing in columns if is_missing.any()}
     return found
 
 
