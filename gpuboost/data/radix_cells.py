@@ -79,9 +79,8 @@ class CellSplit:
         n_each = np.left_shift(1, n_bits)
         first = n_before + np.cumsum(n_each) - n_each
         offset = first.astype(np.uint64) - (prefix << n_bits.astype(np.uint64))
-        return cls(
-            cells, first, (top - n_bits).astype(np.uint64), offset, n_before, int(n_each.sum())
-        )
+        shift = (top - n_bits).astype(np.uint64)
+        return cls(cells, first, shift, offset, n_before, int(n_each.sum()))
 
 
 # ---- decisions ----------------------------------------------------------------------------------
