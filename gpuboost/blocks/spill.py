@@ -96,7 +96,7 @@ class SpilledCodes(CodeBlocks):
         if block < len(self._kept):
             self._kept[block][feature] = codes
             return
-        self._sums[block, feature] = checksum(codes)
+        self._sums[block, feature] = checksums(codes[None])[0]
         self._put(self._place(block, feature), codes)
 
     def replace(self, old: int, new: int) -> None:
@@ -186,13 +186,13 @@ class SpilledCodes(CodeBlocks):
         shape = last - first, rows.stop - rows.start
         codes = np.empty(shape, np.uint8) if to is None else to.reshape(shape)
         self._get(self._place(block, first), codes)
-        for feature, own in enumerate(codes, first):
-            if checksum(own) != self._sums[block, feature]:
-                raise SpillError(
-                    f"the temporary file of this Dataset was damaged while in use: feature "
-                    f"{feature} of rows {rows.start} to {rows.stop - 1} has another checksum than "
-                    "when it was written; check the disk, and make the Dataset again"
-                )
+        damaged = np.flatnonzero(checksums(codes) != self._sums[block, first:last])
+        if len(damaged):
+            raise SpillError(
+                f"the temporary file of this Dataset was damaged while in use: feature "
+                f"{first + damaged[0]} of rows {rows.start} to {rows.stop - 1} has another "
+                "checksum than when it was written; check the disk, and make the Dataset again"
+            )
         return CodeChunk(rows, first, codes)
 
     def _place(self, block: int, feature: int) -> int:
@@ -240,15 +240,18 @@ def _whole_pages(size: int, n_samples: int) -> int:
     return -(-n_samples // (n_blocks * page)) * page
 
 
-def checksum(codes: NDArray[np.uint8]) -> int:
-    """A checksum of contiguous codes, which takes a tenth of the time of their CRC-32.
+def checksums(codes: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """A checksum of each row of contiguous codes, which takes a tenth of the time of its CRC-32.
 
     It is the CRC-32 of the sums of pages of words, followed by the codes after the last page, so
     that a changed code, or pages in another order, change it.
     """
-    n_paged = len(codes) // (8 * PAGE_WORDS) * (8 * PAGE_WORDS)
-    pages = codes[:n_paged].view(np.uint64).reshape(-1, PAGE_WORDS).sum(axis=1)
-    return zlib.crc32(codes[n_paged:].data, zlib.crc32(pages.data))
+    n_paged = codes.shape[1] // (8 * PAGE_WORDS) * (8 * PAGE_WORDS)
+    words = codes[:, :n_paged].view(np.uint64)
+    pages = words.reshape(len(codes), n_paged // (8 * PAGE_WORDS), PAGE_WORDS).sum(axis=2)
+    rest = codes[:, n_paged:]
+    found = [zlib.crc32(own, zlib.crc32(of)) for own, of in zip(rest, pages, strict=True)]
+    return np.array(found, np.uint32)
 
 
 def make_codes(
