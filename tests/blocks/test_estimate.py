@@ -35,11 +35,15 @@ def test_an_estimate_is_near_the_peak(model: Any, n_classes: int, tmp_path: Path
     columns = {f"x{i}": column for i, column in enumerate(X.T)}
     parquet.write_table(pa.table({**columns, "y": y.astype(np.float64)}), tmp_path / "t.parquet")
     model.set_params(device="numba", random_state=0, n_jobs=2)
-    model.fit(Dataset(X[:2000]), y[:2000])  # compiles
-    tracemalloc.start()
-    try:
+
+    def fit() -> None:
         data = Dataset.from_batches(tmp_path / "t.parquet", label="y", memory_limit=LIMIT)
         model.fit(data, data.y)
+
+    fit()  # compiles
+    tracemalloc.start()
+    try:
+        fit()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
