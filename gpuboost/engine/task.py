@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,20 @@ class TreeOptions(DepthLimits):
         return 0 if free < 0 else 1 + min(free, (free + free.bit_length()) // 2)
 
 
+class Buffers:
+    """Arrays by name, which are used again because new memory is slow at its first use."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An array whose entries are not set, in the memory of the last one of this name."""
+        size, own = math.prod(shape), self._arrays.get(name)
+        if own is None or len(own) < size:
+            own = self._arrays[name] = np.empty(size, dtype)
+        return own[:size].reshape(shape)
+
+
 @dataclass(frozen=True)
 class GrowTask:
     """The trees that a backend is to grow on one binned matrix.
@@ -181,6 +196,8 @@ class GrowTask:
         Draws the same rows as ``rows_of``; with it, a device draws the rows itself.
     is_watched : bool
         Whether callbacks wait for each tree, so few trees should grow at once.
+    buffers : Buffers
+        Of all tasks of a fit.
     """
 
     matrix: BinnedMatrix
@@ -194,6 +211,7 @@ class GrowTask:
     memory_budget: int = 256 * 2**20
     sampler: RowSampler | None = None
     is_watched: bool = False
+    buffers: Buffers = field(default_factory=Buffers)
 
     def tree_features(self, tree: int) -> np.ndarray:
         """Candidate features of the tree, ascending int32."""

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import gpuboost as gb
 from gpuboost import Dataset
-from gpuboost.backends.numba.blocks import sums as block_sums
+from gpuboost.backends.numba.blocks import passes as compiled_passes
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
 from gpuboost.backends.numpy.blocks import passes
 from gpuboost.blocks import spill
@@ -98,15 +98,15 @@ def test_fits_in_blocks(
 ) -> None:
     """Rows stay in blocks to the end; sums of words are full often, threads share features."""
     monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
-    choose = block_sums.choose_gradient_packing
+    choose = compiled_passes.choose_gradient_packing
 
     def few(*given: Any) -> Any:
         packing = choose(*given)
         return packing._replace(block=min(packing.block, 7))
 
-    monkeypatch.setattr(block_sums, "choose_gradient_packing", few)
+    monkeypatch.setattr(compiled_passes, "choose_gradient_packing", few)
     for name_of_bound in ("FEW_ROWS", "MIN_SHARED", "MIN_SHARED_SUMS"):
-        monkeypatch.setattr(block_sums, name_of_bound, 1)
+        monkeypatch.setattr(compiled_passes, name_of_bound, 1)
     monkeypatch.setattr(block_ops, "MIN_SHARED_SEARCH", 1)
     monkeypatch.setattr(passes, "PRIVATE_BYTES", 0 if rows == 100 else 1 << 25)
     taken = dict.fromkeys(("_build_level", "sibling_pairs"), 0)
@@ -124,19 +124,12 @@ def test_fits_in_blocks(
     assert bool(taken["sibling_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
 
 
-@pytest.mark.parametrize("name", ["forest", "boosting of classes", "forest of classes"])
-def test_some_trees_of_a_batch_have_no_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every second tree is added as summands or classes, to the same histograms."""
+@pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])
+def test_rows_that_do_not_fit_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are added as summands or classes."""
     monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
-    words_of, given = block_sums._words_of, list[bool]()
-
-    def some_words(*arguments: Any) -> Any:
-        given.append(len(given) % 2 == 0)
-        return words_of(*arguments) if given[-1] else None
-
-    monkeypatch.setattr(block_sums, "_words_of", some_words)
+    monkeypatch.setattr(compiled_passes, "FEW_ROWS", 1 << 40)
     assert_same_fit(name, 100, "numba", monkeypatch, 10**8)
-    assert len(given) > 2
 
 
 @pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])

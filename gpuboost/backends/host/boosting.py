@@ -29,7 +29,7 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.losses import LeafRule, Predicted
 from gpuboost.engine.sampling import ALL_ROWS, RowSampler
 from gpuboost.engine.targets import TreeRows
-from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.task import Buffers, GrownTree, GrowTask
 
 
 class HostBooster:
@@ -44,6 +44,7 @@ class HostBooster:
         self._raw = [own if self._is_train(rows) else rows.raw.copy() for rows in self._sets]
         self._whole = task.whole_hessian()
         self.parameter = np.zeros(task.loss.columns)  # the loss's parameter in this round
+        self.buffers = Buffers()  # of all rounds
         self._drawn: tuple[int, np.ndarray | None] = (-1, None)
 
     # ---- the interface of a booster ------------------------------------------------------------
@@ -164,6 +165,7 @@ class HostBooster:
             features_of=task.features_of,
             n_threads=task.n_threads,
             memory_budget=min(task.memory_budget, GrowTask.memory_budget),
+            buffers=self.buffers,
         )
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:

@@ -84,6 +84,8 @@ def block_of(target: Target, rows: TreeRows, row: Any) -> RowBlock:
 
 def joined_blocks(blocks: Sequence[RowBlock]) -> RowBlock:
     """The rows of several blocks, one block after the other."""
+    if len(blocks) == 1:
+        return blocks[0]
     columns = zip(*(vars(block).values() for block in blocks), strict=True)
     return RowBlock(*map(_concatenate, columns))
 

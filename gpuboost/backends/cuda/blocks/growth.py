@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from gpuboost.backends.cuda.blocks.codes import DeviceCodes
 from gpuboost.backends.cuda.blocks.passes import DevicePasses
 from gpuboost.backends.cuda.runtime.protocol import Runtime
@@ -53,11 +51,10 @@ class BlockGrowth:
         self,
         task: GrowTask,
         tree_rows: Sequence[TreeRows],
-        node: np.ndarray,
         threads: PassThreads,
     ) -> DevicePasses:
-        """The passes of a batch of trees, whose rows begin in the nodes ``node``."""
+        """The passes of a batch of trees."""
         assert self._codes is not None
         budget = self._budget // PART_SHARE
         with self._runtime.active():
-            return DevicePasses(self._runtime, self._codes, budget, task, tree_rows, node, threads)
+            return DevicePasses(self._runtime, self._codes, budget, task, tree_rows, threads)

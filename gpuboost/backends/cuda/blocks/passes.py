@@ -22,7 +22,7 @@ from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.numpy.blocks.passes import BlockPasses, PassThreads, node_table
-from gpuboost.backends.numpy.blocks.sums import NumpyBlockSums, RowGroups
+from gpuboost.backends.numpy.blocks.sums import RowGroups
 from gpuboost.engine.code_blocks import CodeChunk
 from gpuboost.engine.growth.frontier import Array, Frontier
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget
@@ -32,10 +32,7 @@ _FILE = "blocks/block_rows.cu"
 
 
 class DevicePasses(BlockPasses):
-    """The passes over rows and codes of a batch of trees, on a device.
-
-    Histograms have the sums of `NumpyBlockSums`.
-    """
+    """The passes over rows and codes of a batch of trees, on a device."""
 
     def __init__(
         self,
@@ -44,13 +41,11 @@ class DevicePasses(BlockPasses):
         budget: int,
         task: GrowTask,
         tree_rows: Sequence[TreeRows],
-        node: np.ndarray,
         threads: PassThreads,
     ) -> None:
-        super().__init__(task, tree_rows, NumpyBlockSums(task, tree_rows), threads)
+        super().__init__(task, tree_rows, threads)
         self._runtime, self._codes, self._budget = runtime, codes, budget
-        weight = self._upload([own.weight for own in tree_rows], np.uint32)
-        self._rows = BlockRows(runtime.asarray(node), weight, self._values())
+        self._rows: Any = None  # `BlockRows` after `open_roots`
         self._found: Array = None  # leaf of each row
 
     @property
@@ -62,6 +57,14 @@ class DevicePasses(BlockPasses):
         """Whether the histograms of the next level, of ``n_bytes`` bytes, need several passes."""
         return 2 * n_bytes > self.histogram_bytes
 
+    def open_roots(self, trees: Sequence[int], node: np.ndarray) -> Frontier:
+        """Set ``node`` to the roots of the rows in each tree, and copy it; return the roots."""
+        roots = super().open_roots(trees, node)
+        with self._runtime.active():
+            weight = self._upload([own.weight for own in self._tree_rows], np.uint32)
+            self._rows = BlockRows(self._runtime.asarray(node), weight, self._values())
+        return roots
+
     def run(
         self,
         node: np.ndarray,
@@ -71,7 +74,7 @@ class DevicePasses(BlockPasses):
     ) -> np.ndarray:
         """Send rows to their nodes, count them, and make histograms: (F, n_slots, width, cell)."""
         matrix, runtime = self._task.matrix, self._runtime
-        shape = matrix.n_features, n_slots, matrix.width, self._sums.cell
+        shape = matrix.n_features, n_slots, matrix.width, self.cell
         with runtime.active():
             histogram = zeros(runtime, shape, np.int64) if n_slots else None
             routing = self._routing(len(frontier))
@@ -80,7 +83,7 @@ class DevicePasses(BlockPasses):
                 self._run_chunks(routing, self._searched(frontier, slot), histogram)
             elif routing is not None:
                 for rows in self._blocks.row_slices:
-                    self._send(routing, rows)
+                    self._route_rows(routing, rows)
             self._pending = None
             if routing is not None:
                 np.add(frontier.count, runtime.to_host(routing.count), out=frontier.count)
@@ -113,28 +116,19 @@ class DevicePasses(BlockPasses):
                 self._launch("add_block_leaves", place=place, by_class=by_class, sums=sums, **given)
             return np.asarray(runtime.to_host(sums)).reshape(len(leaves), n_classes * n_columns)
 
-    def record_leaves(
-        self,
-        node: np.ndarray,
-        frontier: Frontier,
-        leaves: np.ndarray,
-        number: np.ndarray,
-        found: np.ndarray,
-    ) -> None:
-        """Set the ``number`` of the leaf of each row in one; `read_leaves` copies them."""
-        runtime, table = self._runtime, node_table(frontier, leaves, number).astype(np.int32)
-        if not len(leaves):
-            return
+    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
+        """Set the number of the leaf of each row in one; `read_leaves` copies them."""
+        runtime = self._runtime
         with runtime.active():
             if self._found is None:
                 self._found = zeros(runtime, found.shape, np.int32)
-            given = {"number": runtime.asarray(table), "found": self._found}
+            given = {"number": runtime.asarray(number.astype(np.int32)), "found": self._found}
             self._launch("record_block_leaves", **given)
 
-    def read_nodes(self, node: np.ndarray) -> None:
-        """Copy the nodes of rows to ``node``."""
+    def nodes_of(self, node: np.ndarray) -> np.ndarray:
+        """The nodes of rows."""
         with self._runtime.active():
-            node[...] = self._runtime.to_host(self._rows.node)
+            return np.asarray(self._runtime.to_host(self._rows.node))
 
     def read_leaves(self, found: np.ndarray) -> None:
         """Copy the leaves of rows to ``found``."""
@@ -163,14 +157,14 @@ class DevicePasses(BlockPasses):
         }
         for chunk in self._codes.chunks():
             if routing is not None and chunk.rows != current:
-                self._send(routing, chunk.rows, chunk)
+                self._route_rows(routing, chunk.rows, chunk)
             current, own = chunk.rows, self._sum_grid(chunk, searched.n_places)
             launch(self._runtime, *own.pop("launch"), rows, searched, **given, **own)
 
     def _sum_grid(self, chunk: CodeChunk, n_places: int) -> dict[str, Any]:
         """The kernel, grid and arguments that add a chunk: in shared memory if that is enough."""
         runtime, n_features, trees = self._runtime, len(chunk.codes), len(self._rows.node)
-        n_bytes = 8 * self._sums.cell * n_places * self._task.matrix.width
+        n_bytes = 8 * self.cell * n_places * self._task.matrix.width
         group = min(constant(_FILE, "GROUP_FEATURES"), n_features, runtime.shared_memory // n_bytes)
         given = of_chunk(chunk) | {"first_feature": chunk.first, "n_features": n_features}
         n_rows = given["n_rows"]
@@ -193,7 +187,7 @@ class DevicePasses(BlockPasses):
         slots[frontier.tree[nodes], place[nodes]] = groups.slots
         return SearchedNodes(self._runtime.asarray(place), self._runtime.asarray(slots))
 
-    def _send(self, routing: Routing, rows: slice, chunk: CodeChunk | None = None) -> None:
+    def _route_rows(self, routing: Routing, rows: slice, chunk: CodeChunk | None = None) -> None:
         """Send the rows of a block to the children of their nodes, by all codes or some columns."""
         is_whole = chunk is not None and len(chunk.codes) == self._task.matrix.n_features
         codes: Any = chunk.codes if chunk is not None and is_whole else None

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gpuboost.backends.numba.blocks.sums import CompiledBlockSums
+from gpuboost.backends.numba.blocks.passes import CompiledPasses
 from gpuboost.backends.numba.common.arguments import (
     Weights,
     limits_of,
@@ -83,7 +83,7 @@ def search_histograms(problem, nodes, slot, allowed, histogram, found, masks):
 class CompiledBlockOps(BlockLevelOps):
     """Level operations over codes in blocks; one channel is searched by compiled code."""
 
-    make_sums = CompiledBlockSums
+    passes_of = CompiledPasses
 
     @cached_property
     def _weights(self) -> list[Weights]:

@@ -32,7 +32,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask
 from gpuboost.engine.ensembles.traversal import used_codes
 from gpuboost.engine.growth.tree import Tree
 from gpuboost.engine.targets import TreeRows
-from gpuboost.engine.task import GrownTree, GrowTask
+from gpuboost.engine.task import Buffers, GrownTree, GrowTask
 
 _ALL = np.zeros(0, np.uint32)
 
@@ -141,14 +141,17 @@ class NumbaBooster(HostBooster):
         """Grow the trees of a round on codes in blocks; keep the leaves of rows if known."""
         as_grown = all_inside and not task.options.drops_nodes
         trees, leaves = zip(*self.backend.grow_blocks(task, as_grown), strict=True)
-        self._leaf = np.concatenate(leaves) if as_grown else None
+        self._leaf = None
+        if as_grown:
+            self._leaf = leaves[0] if len(leaves) == 1 else np.concatenate(leaves)
         return [grown for batch in trees for grown in batch]
 
     def quantised(self, made: Gradients, scale: Scale, columns: slice, key: np.ndarray) -> TreeRows:
         """The rows of one tree with integer gradients and weights."""
         if columns.stop - columns.start > 1:
             return super().quantised(made, scale, columns, key)
-        return rows_of_tree(made, scale, columns.start, key, self.task.n_threads)
+        buffers = self.buffers if self.task.trees_per_round == 1 else Buffers()
+        return rows_of_tree(made, scale, columns.start, key, self.task.n_threads, buffers)
 
     def leaves(self, tree: Tree, data: BinnedMatrix | np.ndarray, column: int | None) -> np.ndarray:
         """The leaf of every row: int32 (n,); ``column`` is as in `HostBooster.leaves`."""

@@ -18,6 +18,7 @@ from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.data.binning import parallel
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.targets import TreeRows
+from gpuboost.engine.task import Buffers
 
 hash_index = randomness.hash_index
 
@@ -189,7 +190,7 @@ def two_factors(exponent: int) -> tuple[float, float]:
 
 
 def rows_of_tree(
-    made: Gradients, scale: Scale, column: int, key: np.ndarray, n_threads: int
+    made: Gradients, scale: Scale, column: int, key: np.ndarray, n_threads: int, buffers: Buffers
 ) -> TreeRows:
     """Result of `engine.ensembles.boosting.quantised` for one column.
 
@@ -198,8 +199,9 @@ def rows_of_tree(
     n, narrow_scales = len(made.gradient), (scale.gradient, scale.hessian)
     exponents = (*narrow_scales, scale.wide_gradient, scale.wide_hessian)
     scales = np.array([factor for exponent in exponents for factor in two_factors(exponent)])
-    narrow, weight = np.empty((n, 1), np.int32), np.empty(n, np.int32)
-    wide = np.empty((n, 2), np.int64)
+    narrow = buffers.take("narrow", (n, 1), np.int32)
+    weight = buffers.take("weight", (n,), np.int32)
+    wide = buffers.take("wide", (n, 2), np.int64)
     inside = np.zeros(0, np.bool_) if made.inside is None else made.inside
     whole = np.zeros(0, np.int32) if made.whole is None else contiguous(made.whole, np.int32)
     own = made.hessian[:, column if made.hessian.shape[1] > 1 else 0]

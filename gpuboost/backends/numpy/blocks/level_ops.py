@@ -1,7 +1,8 @@
-"""Level operations over codes in blocks: rows never move, and a level reads the codes once.
+"""Level operations over codes in blocks: codes never move, and a level reads them once.
 
-Each row has the number of its node. While a chunk of codes is there, its rows go to the children of
-the last level's splits, and are added to the histograms of the next level's smaller siblings:
+Each row has the number of its node; Numba sorts the rows of each block by node. While a chunk of
+codes is there, its rows go to the children of the last level's splits, and are added to the
+histograms of the next level's smaller siblings:
 
     chunk of codes -> nodes of its rows -> counts of nodes, histograms
     histograms     -> best splits -> children, to which the next pass sends the rows
@@ -18,11 +19,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gpuboost.backends.compiling import CALLING_THREAD, worker_threads, workers
+from gpuboost.backends.compiling import CALLING_THREAD, Workers, worker_threads, workers
 from gpuboost.backends.numpy.batches import WATCHED_TREES
-from gpuboost.backends.numpy.blocks.passes import BlockDevice, BlockPasses, PassThreads
-from gpuboost.backends.numpy.blocks.rows import rows_by_node, set_roots, taken, with_starts
-from gpuboost.backends.numpy.blocks.sums import BlockSums, NumpyBlockSums
+from gpuboost.backends.numpy.blocks.passes import BlockDevice, BlockPasses, PassThreads, node_table
+from gpuboost.backends.numpy.blocks.rows import rows_by_node, taken, with_starts
 from gpuboost.backends.numpy.feature_split import NodeFeature
 from gpuboost.backends.numpy.groups import dense_groups
 from gpuboost.backends.numpy.histograms import sibling_pairs
@@ -36,7 +36,7 @@ from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
 from gpuboost.engine.task import GrownTree, GrowTask
 
 BYTES_PER_TREE_ROW = 20  # of a row in a tree: its node, weight, and word of sums
-MIN_SHARED_SEARCH = 1 << 11  # histograms of features from which threads share a search
+MIN_SHARED_SEARCH = 1 << 9  # histograms of features from which threads share the work on them
 BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `LeafRowOps` grows
 
 
@@ -95,7 +95,7 @@ class BlockLevelOps(LeafRowOps):
     Histograms are int64 (F, slots, width, cell).
     """
 
-    make_sums: ClassVar[Callable[..., BlockSums]] = NumpyBlockSums
+    passes_of: ClassVar[Callable[..., BlockPasses]] = BlockPasses
 
     def __init__(
         self,
@@ -130,15 +130,11 @@ class BlockLevelOps(LeafRowOps):
     ) -> tuple[Self, Any, Any]:
         """Create the level operations, the nodes of the rows and the roots of a batch of trees."""
         tree_rows = [task.rows_of(tree) for tree in trees]
-        node = np.empty((len(trees), task.matrix.n_samples), np.int32)
-        roots = set_roots(task, trees, tree_rows, node, threads.workers)
-        if device is None:
-            passes = BlockPasses(task, tree_rows, cls.make_sums(task, tree_rows), threads)
-        else:
-            passes = device.passes(task, tree_rows, node, threads)
-        ops = cls(task, trees, tree_rows, roots, passes)
+        node = task.buffers.take("nodes", (len(trees), task.matrix.n_samples), np.int32)
+        passes = (device.passes if device else cls.passes_of)(task, tree_rows, threads)
+        ops = cls(task, trees, tree_rows, passes.open_roots(trees, node), passes)
         ops._with_leaves = with_leaves
-        return ops, node, roots
+        return ops, node, ops._roots
 
     # ---- the operations of the level loop ------------------------------------------------------
 
@@ -147,8 +143,8 @@ class BlockLevelOps(LeafRowOps):
         if self._inner is not None:
             return self._inner.set_median_gradients(rows, frontier)
         self._passes.run(rows, frontier)
-        self._passes.read_nodes(rows)
-        block, frontier = rows_by_node(self.task, self.tree_rows, rows, frontier)
+        node = self._passes.nodes_of(rows)
+        block, frontier = rows_by_node(self.task, self.tree_rows, node, frontier)
         block, frontier = super().set_median_gradients(block, frontier)
         if self._passes.signs is None:
             shape = (*rows.shape, self.task.target.n_channels)
@@ -200,8 +196,8 @@ class BlockLevelOps(LeafRowOps):
         target, leaves = self.task.target, np.flatnonzero(~accepted)
         number = len(self._tree) + leaves
         self._tree = np.append(self._tree, frontier.tree)
-        if self._with_leaves:
-            self._passes.record_leaves(rows, frontier, leaves, number, self._node)
+        if self._with_leaves and len(leaves):
+            self._passes.record_leaves(rows, node_table(frontier, leaves, number), self._node)
         if target.by_median:
             assert self._level_rows is not None
             return self._median_sums(self._level_rows, with_starts(frontier))
@@ -304,9 +300,13 @@ class BlockLevelOps(LeafRowOps):
         extra = smaller[slot[smaller] < 0]
         from_rows[extra] = len(likely) + np.arange(len(extra))
         built = self._passes.run(rows, frontier, from_rows, len(likely) + len(extra))
-        for node, own, above in zip(larger, smaller, parent, strict=True):
+
+        def subtract(given: tuple[int, int, int]) -> None:
             assert self._before is not None
+            node, own, above = given
             np.subtract(self._before[:, above], built[:, from_rows[own]], out=built[:, slot[node]])
+
+        self._workers_of(larger).map(subtract, zip(larger, smaller, parent, strict=True))
         self._built, self._before, self._slot = built, None, slot
 
     def _search_nodes(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
@@ -314,9 +314,7 @@ class BlockLevelOps(LeafRowOps):
         if candidates.n_slots < self.task.matrix.n_features:
             self._search_in_order(None, frontier, candidates, splits)  # type: ignore[arg-type]
             return
-        own = self._passes.threads.workers
-        if len(candidates.nodes) * self.task.matrix.n_features < MIN_SHARED_SEARCH:
-            own = CALLING_THREAD
+        own = self._workers_of(candidates.nodes)
         n_parts = min(own.n_threads, len(candidates.nodes))
         parts = np.array_split(candidates.nodes, n_parts) if n_parts else []
 
@@ -324,6 +322,11 @@ class BlockLevelOps(LeafRowOps):
             self._search_some(frontier, replace(candidates, nodes=nodes), splits)
 
         own.map(search, parts)
+
+    def _workers_of(self, nodes: np.ndarray) -> Workers:
+        """The threads that share the histograms of some nodes; the calling one if they are few."""
+        few = len(nodes) * self.task.matrix.n_features < MIN_SHARED_SEARCH
+        return CALLING_THREAD if few else self._passes.threads.workers
 
     def _search_some(self, frontier: Frontier, candidates: Candidates, splits: Splits) -> None:
         """Set the best splits of some candidates over all features."""
@@ -358,7 +361,7 @@ class BlockLevelOps(LeafRowOps):
     def _keep_open_rows(self, node: np.ndarray, frontier: Frontier) -> tuple[RowBlock, Frontier]:
         """Load the codes of all open rows, and leave the rest to `LeafRowOps`."""
         self._passes.run(node, frontier)
-        self._passes.read_nodes(node)
+        node = self._passes.nodes_of(node)
         used = np.flatnonzero((node >= 0).any(axis=0))
         matrix = replace(self.task.matrix, stored=self._passes.codes_of(used))
         target: Any = self.task.target

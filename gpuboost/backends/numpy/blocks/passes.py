@@ -10,15 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
-from gpuboost.backends.numpy.blocks.rows import row_slices
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
-    BlockSums,
-    LeafTerms,
     PassSums,
     Pending,
     RowGroups,
 )
+from gpuboost.backends.numpy.rows import block_of, make_roots
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.frontier import Frontier, Splits
@@ -49,8 +47,10 @@ class BlockPasses:
 
     Attributes
     ----------
-    planes : int
-        Number of sums of a bin.
+    planes, cell : int
+        Number of sums of a bin, and number of int64 of a bin in histograms, which may be larger.
+    extra_bytes : int
+        Bytes for a feature, besides the histogram of a node, while rows are added to it.
     signs : int8 (trees, n, K) or None
         For medians, the sign of each row about the medians of its node, in place of a target.
     threads : PassThreads
@@ -60,14 +60,15 @@ class BlockPasses:
         self,
         task: GrowTask,
         tree_rows: Sequence[TreeRows],
-        sums: BlockSums,
         threads: PassThreads,
     ) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)
         self._task, self._tree_rows, self._blocks = task, tree_rows, task.matrix.stored
         n_channels, is_counted = task.target.n_channels, task.options.min_samples_leaf > 1
-        self.planes = 1 + n_channels + is_counted
-        self._sums, self.threads = sums, threads
+        self.planes = self.cell = 1 + n_channels + is_counted
+        self.extra_bytes, self.threads = 0, threads
+        slices = self._blocks.row_slices
+        self._parts = [(t, rows) for t in range(len(tree_rows)) for rows in slices]
         self._pending: Pending | None = None
         self.signs: np.ndarray | None = None
 
@@ -78,13 +79,30 @@ class BlockPasses:
 
     def bytes_of(self, n_histograms: int, n_summed: int) -> int:
         """Bytes of some histograms, to some of which rows are added."""
-        matrix, sums = self._task.matrix, self._sums
-        of_feature = 8 * sums.cell * matrix.width * n_histograms + sums.extra_bytes * n_summed
+        matrix = self._task.matrix
+        of_feature = 8 * self.cell * matrix.width * n_histograms + self.extra_bytes * n_summed
         return matrix.n_features * of_feature
 
     def loads_rows(self, n_bytes: int) -> bool:
         """Whether rows that fit the memory are loaded, before histograms of ``n_bytes`` bytes."""
         return True
+
+    def open_roots(self, trees: Sequence[int], node: np.ndarray) -> Frontier:
+        """Set ``node``, int32 (trees, n), to the roots of all rows, and return the roots."""
+        n_trees, n_channels = len(node), self._task.target.n_channels
+        count, hessian = np.zeros(n_trees, np.int64), np.zeros(n_trees, np.int64)
+        gradient = np.zeros((n_trees, n_channels), np.int64)
+
+        def open_part(given: tuple[int, slice]) -> tuple[int, int, np.ndarray]:
+            return self._open(*given, node[given])
+
+        found = self.threads.workers.map(open_part, self._parts)
+        for (t, _), own in zip(self._parts, found, strict=True):
+            count[t] += own[0]
+            hessian[t] += own[1]
+            gradient[t] += own[2]
+        sums = {"count": count, "hessian": hessian, "gradient": gradient}
+        return make_roots(self._task, trees, start=count, **sums)
 
     def run(
         self,
@@ -101,7 +119,7 @@ class BlockPasses:
         Only the features of the last level's splits are read if there are no histograms.
         """
         matrix, n_blocks = self._task.matrix, len(self._blocks.row_slices)
-        shape = matrix.n_features, n_slots, matrix.width, self._sums.cell
+        shape = matrix.n_features, n_slots, matrix.width, self.cell
         groups, n_bytes = None, 0
         if n_slots:
             assert slot is not None
@@ -113,7 +131,7 @@ class BlockPasses:
 
         def run_some(blocks: Sequence[int]) -> tuple[PassSums | None, np.ndarray]:
             count = np.zeros(len(frontier), np.int64)
-            sums = None if groups is None else self._sums.start(groups, shape)
+            sums = None if groups is None else self._start(groups, shape)
             if self._pending is not None or sums is not None:
                 self._run_blocks(node, blocks, sums, count, inner)
             return sums, count
@@ -163,8 +181,78 @@ class BlockPasses:
             used = np.unique(column[column >= 0])
             codes = np.stack([self._blocks.column(int(f), chunk.rows) for f in used])
             column = np.where(column >= 0, np.searchsorted(used, column), -1)
-        for own in node:
-            self._sums.route(codes, replace(pending, feature=column), own, count)
+        self._send(chunk.rows, codes, replace(pending, feature=column), node, count)
+
+    # ---- the steps that Numba compiles ---------------------------------------------------------
+
+    def _start(self, groups: RowGroups, shape: tuple[int, ...]) -> PassSums:
+        """The sums of some blocks in a pass, with histograms of this shape."""
+        return PassSums(self._task, self._tree_rows, groups, shape)
+
+    def _open(self, tree: int, rows: slice, node: np.ndarray) -> tuple[int, int, np.ndarray]:
+        """Set the nodes of a block's rows, int32 (r,), to the root, or `CLOSED` outside the tree.
+
+        Returns the number of rows in the tree, and the sums of their hessians and gradients.
+        """
+        own, target = self._tree_rows[tree], self._task.target
+        inside = own.weight[rows] > 0 if own.inside is None else own.inside[rows]
+        node[:] = np.where(inside, tree, CLOSED)
+        block = block_of(target, own, rows if inside.all() else rows.start + np.flatnonzero(inside))
+        if block.gradient is not None:
+            gradient = block.gradient.sum(axis=0)
+        else:
+            assert block.label is not None
+            gradient = np.zeros(target.n_channels, np.int64)
+            np.add.at(gradient, block.label, block.hessian)
+        return len(block.hessian), int(block.hessian.sum()), gradient
+
+    def _send(
+        self,
+        rows: slice,
+        codes: np.ndarray,
+        pending: Pending,
+        node: np.ndarray,
+        count: np.ndarray,
+    ) -> None:
+        """Replace the nodes of a block's rows, int32 (trees, r), by their children or `CLOSED`.
+
+        The rows of each child are added to ``count``. ``pending.feature`` is an index into
+        ``codes``.
+        """
+        for own_node in node:
+            at = np.flatnonzero(own_node >= 0)
+            own = own_node[at]
+            place = pending.feature[own]
+            moved = pending.step[own, codes[np.maximum(place, 0), at]]
+            own_node[at] = np.where(place >= 0, moved, CLOSED)
+            count += np.bincount(moved[place >= 0], minlength=len(count))
+
+    def _add_leaves(
+        self, tree: int, rows: slice, node: np.ndarray, place: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Add rows of a block that are in leaves to rows of ``sums``, int64 (s, P).
+
+        Those of classes follow each other. ``place`` (m + 1,) is the first one of closed rows and
+        of each node, negative for none; ``node``, int32 (r,), has the nodes of rows.
+        """
+        target, given = self._task.target, self._tree_rows[tree]
+        leaf = place[1 + node]
+        at = np.flatnonzero(leaf >= 0)
+        wide: Any = target.wide if given.wide is None else given.wide
+        leaf, own, of_rows = leaf[at], wide[rows][at], given.weight[rows][at]
+        if isinstance(target, ClassTarget):
+            leaf = leaf + target.classes[rows][at]
+        np.add.at(sums, leaf, own * of_rows[:, None] if given.draws else own)
+
+    def _set_numbers(
+        self, tree: int, rows: slice, node: np.ndarray, number: np.ndarray, found: np.ndarray
+    ) -> None:
+        """Set ``found``, int32 (r,), to ``number[1 + node]`` where that is not negative."""
+        own = number[1 + node]
+        at = np.flatnonzero(own >= 0)
+        found[at] = own[at]
+
+    # ---- rows ----------------------------------------------------------------------------------
 
     def split(self, frontier: Frontier, splits: Splits, parents: np.ndarray) -> None:
         """Let the next pass send the rows of ``parents`` to children, and close all other nodes."""
@@ -193,14 +281,15 @@ class BlockPasses:
         """
         target = self._task.target
         assert isinstance(target, ValueTarget)
-        for t, part in row_slices(node):
+        for t, part in self._parts:
             at = np.flatnonzero((node[t, part] >= 0) & (self._tree_rows[t].weight[part] > 0))
             own, value = node[t, part][at], target.values[part.start + at]
             np.minimum.at(low, own, value)
             np.maximum.at(high, own, value)
 
-    def read_nodes(self, node: np.ndarray) -> None:
-        """Copy the nodes of rows to ``node``, int32 (trees, n), from a device that keeps them."""
+    def nodes_of(self, node: np.ndarray) -> np.ndarray:
+        """The nodes of rows, int32 (trees, n), where ``node`` has something else."""
+        return node
 
     def read_leaves(self, found: np.ndarray) -> None:
         """Copy the leaves that `record_leaves` set from a device that keeps them."""
@@ -209,43 +298,33 @@ class BlockPasses:
         self, node: np.ndarray, frontier: Frontier, leaves: np.ndarray, shape: tuple[int, int]
     ) -> np.ndarray:
         """Leaf sums of some nodes, for each class if there are any: int64 (m, classes * P)."""
-        target, (n_classes, n_planes) = self._task.target, shape
+        n_classes, n_planes = shape
         sums = np.zeros((len(leaves) * n_classes, n_planes), np.int64)
         place = node_table(frontier, leaves, np.arange(len(leaves)) * n_classes)
-        slices = list(row_slices(node if len(leaves) else node[:0]))
+        parts = self._parts if len(leaves) else []
         workers = self.threads.workers
         workers = workers if sums.nbytes * workers.n_threads <= PRIVATE_BYTES else CALLING_THREAD
 
         def sum_up(first: int) -> np.ndarray:
-            own, none = np.zeros_like(sums) if first else sums, np.zeros(0, np.int32)
-            for t, part in slices[first :: workers.n_threads]:
-                rows = self._tree_rows[t]
-                wide: Any = target.wide if rows.wide is None else rows.wide
-                weight = rows.weight[part] if rows.draws else none
-                classes = target.classes[part] if isinstance(target, ClassTarget) else none
-                terms = LeafTerms(classes, weight, wide[part])
-                self._sums.add_leaves(node[t, part], place, terms, own)
+            own = np.zeros_like(sums) if first else sums
+            for t, rows in parts[first :: workers.n_threads]:
+                self._add_leaves(t, rows, node[t, rows], place, own)
             return own
 
         for own in workers.map(sum_up, range(workers.n_threads))[1:]:
             sums += own
         return sums.reshape(len(leaves), n_classes * n_planes)
 
-    def record_leaves(
-        self,
-        node: np.ndarray,
-        frontier: Frontier,
-        leaves: np.ndarray,
-        number: np.ndarray,
-        found: np.ndarray,
-    ) -> None:
-        """Set ``found``, int32 (trees, n), to the ``number`` of the leaf of each row in one."""
-        table = node_table(frontier, leaves, number)
+    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
+        """Set ``found``, int32 (trees, n), to the number of the leaf of each row in one.
 
-        def record(given: tuple[int, slice]) -> None:
-            self._sums.record_leaves(node[given], table, found[given])
+        ``number`` is a `node_table`.
+        """
 
-        self.threads.workers.map(record, row_slices(node if len(leaves) else node[:0]))
+        def of_part(given: tuple[int, slice]) -> None:
+            self._set_numbers(*given, node[given], number, found[given])
+
+        self.threads.workers.map(of_part, self._parts)
 
     def codes_of(self, used: np.ndarray) -> np.ndarray:
         """The codes of some ascending rows: uint8 (F, r)."""
@@ -267,10 +346,9 @@ class BlockDevice(Protocol):
         self,
         task: GrowTask,
         tree_rows: Sequence[TreeRows],
-        node: np.ndarray,
         threads: PassThreads,
     ) -> BlockPasses:
-        """The passes of a batch of trees, whose rows begin in the nodes ``node``."""
+        """The passes of a batch of trees."""
 
 
 def node_table(frontier: Frontier, nodes: np.ndarray, value: np.ndarray) -> np.ndarray:

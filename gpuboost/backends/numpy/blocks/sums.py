@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -45,13 +44,14 @@ class RowGroups:
         The group of closed rows and of each node, ``n_groups`` if there is none.
     first : int64 (trees + 1,)
         First group of each tree among those of all.
-    slots : int64 (groups of all trees,)
-        The histogram of each group.
+    nodes, slots : int64 (groups of all trees,)
+        The node and the histogram of each group.
     """
 
     n_groups: int
     group: np.ndarray
     first: np.ndarray
+    nodes: np.ndarray
     slots: np.ndarray
 
     @classmethod
@@ -62,92 +62,7 @@ class RowGroups:
         n_groups = int(np.diff(first).max())
         group = np.full(len(slot) + 1, n_groups)
         group[1 + nodes] = np.arange(len(nodes)) - first[tree[nodes]]
-        return cls(n_groups, group, first, slot[nodes])
-
-
-@dataclass(frozen=True)
-class LeafTerms:
-    """What rows add to the sums of their leaves.
-
-    Attributes
-    ----------
-    classes : int32 (r,) or (0,)
-        With several classes, the class of each row, whose sums follow those of the class before.
-    weight : int32 (r,) or (0,)
-        Factor of ``wide``.
-    wide : int64 (r, P)
-    """
-
-    classes: np.ndarray
-    weight: np.ndarray
-    wide: np.ndarray
-
-
-class PassSums(Protocol):
-    """The histograms of some blocks in a pass."""
-
-    def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
-        """Choose the rows of a block that `add` adds to histograms; return whether there are any.
-
-        ``node``, int32 (trees, r), has their nodes, and for medians ``signs``, int8 (trees, r, K),
-        their signs.
-        """
-
-    def add(self, codes: np.ndarray, first: int, workers: Workers) -> None:
-        """Add the rows to histograms of the features from ``first``, with their codes (f, r)."""
-
-    def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
-        """Add the histograms to those of other blocks, if given, and return the sum.
-
-        It is int64 (F, slots, width, cell). The first P sums of a bin are the planes of
-        `groups.dense_histogram`.
-        """
-
-
-class BlockSums(Protocol):
-    """The passes over the rows of a batch of trees, which Numba compiles.
-
-    Attributes
-    ----------
-    cell : int
-        Number of int64 of a bin in histograms: P, or more.
-    extra_bytes : int
-        Bytes for a feature, besides the histogram of a node, while rows are added to it.
-    """
-
-    cell: int
-    extra_bytes: int
-
-    def start(self, groups: RowGroups, shape: tuple[int, ...]) -> PassSums:
-        """The sums of some blocks in a pass, with histograms of this shape."""
-
-    def route(
-        self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
-    ) -> None:
-        """Replace the nodes of rows, int32 (r,), by their children, or by `CLOSED`.
-
-        The rows of each child are added to ``count``. ``pending.feature`` is an index into
-        ``codes``.
-        """
-
-    def add_leaves(
-        self, node: np.ndarray, place: np.ndarray, terms: LeafTerms, sums: np.ndarray
-    ) -> None:
-        """Add the rows of leaves to their sums.
-
-        Parameters
-        ----------
-        node : int32 (r,)
-            Nodes of rows.
-        place : int64 (m + 1,)
-            Row of ``sums`` of closed rows and of each node, negative for none.
-        terms : LeafTerms
-            Those of the rows.
-        sums : int64 (s, P)
-        """
-
-    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
-        """Set ``found``, int32 (r,), to ``number[1 + node]`` where that is not negative."""
+        return cls(n_groups, group, first, nodes, slot[nodes])
 
 
 def signed_block(
@@ -160,83 +75,57 @@ def signed_block(
     return replace(block, gradient=signs[place] * block.hessian[:, None])
 
 
-class NumpyBlockSums:
-    """`BlockSums` in NumPy."""
+class PassSums:
+    """The histograms of some blocks in a pass."""
 
-    def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows]) -> None:
-        self.target, self.tree_rows = task.target, tree_rows
-        self.counted = task.options.min_samples_leaf > 1
-        self.cell = 1 + task.target.n_channels + self.counted
-        self.extra_bytes = 0
-
-    def start(self, groups: RowGroups, shape: tuple[int, ...]) -> NumpyPassSums:
-        """The sums of some blocks in a pass."""
-        return NumpyPassSums(self, groups, shape)
-
-    def route(
-        self, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
+    def __init__(
+        self,
+        task: GrowTask,
+        tree_rows: Sequence[TreeRows],
+        groups: RowGroups,
+        shape: tuple[int, ...],
     ) -> None:
-        """Replace the nodes of rows by their children."""
-        at = np.flatnonzero(node >= 0)
-        own = node[at]
-        place = pending.feature[own]
-        moved = pending.step[own, codes[np.maximum(place, 0), at]]
-        node[at] = np.where(place >= 0, moved, CLOSED)
-        count += np.bincount(moved[place >= 0], minlength=len(count))
-
-    def add_leaves(
-        self, node: np.ndarray, place: np.ndarray, terms: LeafTerms, sums: np.ndarray
-    ) -> None:
-        """Add the rows of leaves to their sums."""
-        leaf = place[1 + node]
-        at = np.flatnonzero(leaf >= 0)
-        leaf, own = leaf[at], terms.wide[at]
-        if len(terms.classes):
-            leaf = leaf + terms.classes[at]
-        np.add.at(sums, leaf, own * terms.weight[at, None] if len(terms.weight) else own)
-
-    def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
-        """Set the leaves of rows that are in one."""
-        leaf = number[1 + node]
-        at = np.flatnonzero(leaf >= 0)
-        found[at] = leaf[at]
-
-
-class NumpyPassSums:
-    """`PassSums` in NumPy."""
-
-    def __init__(self, sums: NumpyBlockSums, groups: RowGroups, shape: tuple[int, ...]) -> None:
-        self._sums, self._groups = sums, groups
+        self._task, self._tree_rows, self._groups = task, tree_rows, groups
         self._histogram = np.zeros(shape, np.int64)
         # For each tree with rows of the block: their positions, the first bins of their
         # histograms, and their weights with gradients or classes.
         self._rows: list[tuple[np.ndarray, np.ndarray, RowBlock]] = []
 
     def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
-        """Choose the rows of a block."""
-        sums, groups, width = self._sums, self._groups, self._histogram.shape[2]
+        """Choose the rows of a block that `add` adds to histograms; return whether there are any.
+
+        ``node``, int32 (trees, r), has their nodes, and for medians ``signs``, int8 (trees, r, K),
+        their signs.
+        """
+        groups, width = self._groups, self._histogram.shape[2]
         self._rows = []
         for t, nodes in enumerate(node):
             group = groups.group[1 + nodes]
             place = np.flatnonzero(group < groups.n_groups)
             if len(place):
                 of_tree = None if signs is None else signs[t]
-                block = signed_block(sums.target, sums.tree_rows[t], rows, place, of_tree)
+                own = self._tree_rows[t]
+                block = signed_block(self._task.target, own, rows, place, of_tree)
                 base = groups.slots[groups.first[t] + group[place]] * width
                 self._rows.append((place, base, block))
         return bool(self._rows)
 
     def add(self, codes: np.ndarray, first: int, workers: Workers) -> None:
-        """Add rows to histograms, tree by tree and feature by feature."""
+        """Add the rows to histograms of the features from ``first``, with their codes (f, r)."""
         _, n_slots, width, _ = self._histogram.shape
-        shape = n_slots, width, self._sums.target.n_channels
+        shape = n_slots, width, self._task.target.n_channels
+        counted = self._task.options.min_samples_leaf > 1
         for place, base, block in self._rows:
             for feature, column in enumerate(codes, first):
-                found = dense_histogram(block, base + column.take(place), shape, self._sums.counted)
+                found = dense_histogram(block, base + column.take(place), shape, counted)
                 self._histogram[feature] += np.moveaxis(found, 0, 2)
 
     def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
-        """Add the histograms to those of other blocks, if given, and return the sum."""
+        """Add the histograms to those of other blocks, if given, and return the sum.
+
+        It is int64 (F, slots, width, cell). The first P sums of a bin are the planes of
+        `groups.dense_histogram`.
+        """
         if histogram is None:
             return self._histogram
         histogram += self._histogram
