@@ -70,10 +70,8 @@ class FeatureSplitter:
         ``groups.node`` holds positions of nodes in ``pairs``.
         """
         m = len(pairs.feature)
-        n_channels = pairs.frontier.gradient.shape[1]
-        splits = Splits.none(m, n_channels, self.mask_words)
-        occupied = np.bincount(groups.node[groups.hessian > 0], minlength=m)
-        can_split = occupied >= 2
+        splits = Splits.none(m, pairs.frontier.gradient.shape[1], self.mask_words)
+        can_split = np.bincount(groups.node[groups.hessian > 0], minlength=m) >= 2
         missing = self._missing(pairs, groups)
         groups = groups.take(np.flatnonzero(can_split[groups.node]))
         if not len(groups.node):
@@ -202,10 +200,8 @@ class FeatureSplitter:
         self, pairs: NodeFeature, values: CodeGroups, missing: Missing, splits: Splits
     ) -> None:
         key, feature = pairs.frontier.key[values.node], pairs.feature[values.node]
-        bit = randomness.category_goes_left(
-            key, feature.astype(np.uint64), values.code.astype(np.uint64)
-        )
-        left = bit == 1
+        words = feature.astype(np.uint64), values.code.astype(np.uint64)
+        left = randomness.category_goes_left(key, *words) == 1
         m = len(pairs.feature)
         n_left = np.bincount(values.node[left], minlength=m)
         n_all = np.bincount(values.node, minlength=m)
@@ -223,18 +219,14 @@ class FeatureSplitter:
         """Find the best candidate of each node; set the columns that all kinds of splits have."""
         limits = NodeLimits.of(pairs.frontier, self.min_hessian)
         best = best_candidates(found, missing, self._scorer, limits, pairs.feature)
-        node, left = best.node, best.missing_left
-        seen = missing.hessian[node] > 0
+        node, at, left = best.node, best.at, best.missing_left
+        side = np.where(left, MISSING_LEFT, MISSING_RIGHT)
         splits.score[node] = best.score
         splits.rank[node] = pairs.rank[node]
         splits.feature[node] = pairs.feature[node]
-        splits.missing[node] = np.where(
-            seen, np.where(left, MISSING_LEFT, MISSING_RIGHT), MISSING_UNSEEN
-        )
-        splits.left_hessian[node] = found.hessian[best.at] + left * missing.hessian[node]
-        splits.left_gradient[node] = (
-            found.gradient[best.at] + left[:, None] * missing.gradient[node]
-        )
+        splits.missing[node] = np.where(missing.hessian[node] > 0, side, MISSING_UNSEEN)
+        splits.left_hessian[node] = found.hessian[at] + left * missing.hessian[node]
+        splits.left_gradient[node] = found.gradient[at] + left[:, None] * missing.gradient[node]
         splits.categorical[node] = self.mapper.is_categorical[pairs.feature[node]]
         return best
 
