@@ -57,10 +57,8 @@ def median_plugin(
 ) -> int:
     """The address of `set_median_gradients` for these arguments."""
     kinds = problem.kind, types.none if channels is None else channels.kind
-    of_medians = types.Array(types.int32, 1, "C")
-    return set_median_gradients.address(
-        *kinds, targets.kind, rows.kind, from_dtype(NODE), of_medians
-    )
+    node_and_medians = from_dtype(NODE), types.Array(types.int32, 1, "C")
+    return set_median_gradients.address(*kinds, targets.kind, rows.kind, *node_and_medians)
 
 
 @inlined

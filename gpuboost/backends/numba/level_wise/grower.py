@@ -301,10 +301,8 @@ class LevelGrower:
         shape, own = self.shape, dict[str, Any]()
         if shape.node_sampling:
             own = sampling_plugins(problem, self._state.kind, by_reference(columns).kind)
-        channels = self._channels[0]
-        return plugins_of(
-            problem, limits, shape.categorical, shape.small > 0, channels=channels, **own
-        )
+        has_small, channels = shape.small > 0, self._channels[0]
+        return plugins_of(problem, limits, shape.categorical, has_small, channels=channels, **own)
 
     def set_problems(self, problems: list[Reference], local_problems: list[Reference]) -> None:
         """Set the `Problem` of each thread, and those with `local_codes`, for the next rounds."""

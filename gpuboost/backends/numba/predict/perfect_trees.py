@@ -122,9 +122,8 @@ def make_perfect(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads
     """Perfect trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     column = PERFECT_BLOCK * (ensemble.feature + n_features * ensemble.missing_left)
-    nodes, leaf = perfect_nodes(
-        ensemble, ordered_integers(ensemble.threshold, dtype), column, n_threads
-    )
+    threshold = ordered_integers(ensemble.threshold, dtype)
+    nodes, leaf = perfect_nodes(ensemble, threshold, column, n_threads)
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
     facts = contiguous(ensemble.offset, np.int64), depth_of(ensemble), largest, infinity
     return by_reference(PerfectTrees(nodes, leaf, readable(ensemble.value), *facts))
