@@ -144,11 +144,9 @@ class CudaBooster:
             grown += self._grower.grow(host, self._is_repeated)
         if grown[0].count[0] == 0:
             raise no_row_error(task.sampler, number)
-        scale, n_outputs = self.rounds.gradients.read_scale(), self.rounds.gradients.n_outputs
-        mapper, options = task.matrix.mapper, task.options
-        return [
-            finish_boosted(each, mapper, scale, n_outputs, options, learning_rate) for each in grown
-        ]
+        gradients = self.rounds.gradients
+        facts = task.matrix.mapper, gradients.read_scale(), gradients.n_outputs, task.options
+        return [finish_boosted(each, *facts, learning_rate) for each in grown]
 
     def launch(self, number: int) -> NumberedNodes:
         """Launch the first batch of trees of a round, often the whole round."""

@@ -95,9 +95,8 @@ class LeafQuantiles:
         given = {"accepted": accepted, **self._by_column(trees)}
         offset = self._offsets(frontier, first, given)
         own = {**self._residuals, **given, "row": row, "offset": offset}
-        launch(
-            self._runtime, "key_residuals", self._over(pieces), self._rows, frontier, pieces, **own
-        )
+        n_blocks = self._over(pieces)
+        launch(self._runtime, "key_residuals", n_blocks, self._rows, frontier, pieces, **own)
 
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]

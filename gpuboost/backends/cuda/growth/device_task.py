@@ -125,14 +125,12 @@ class DeviceTask(Generic[Rounds_co]):
 
     def policy(self, min_hessian: Array, n_trees: int, n_rows: int, max_weight: int) -> Policy:
         """Make the policy of a batch of ``n_trees`` trees, with capacity for ``n_rows`` rows."""
-        n_channels, options = self.task.target.n_channels, self.task.options
+        sizes = n_trees, n_rows, self.task.target.n_channels
         small_rows = 0
         if self._may_leave(n_trees):
             small_rows = small_rows_for(self.runtime, self.task, n_rows, max_weight)
         purity = constant("level/policy.cu", self.task.target.purity)
-        return Policy(
-            self.runtime, options, min_hessian, n_trees, n_rows, n_channels, purity, small_rows
-        )
+        return Policy(self.runtime, self.task.options, min_hessian, *sizes, purity, small_rows)
 
     def _may_leave(self, n_trees: int) -> bool:
         """Whether small nodes may leave the level loop (see `small_rows_for`).

@@ -170,9 +170,8 @@ class Finisher:
         bounds = {name: empty(n, dtype=np.float64) for name in ("lower", "upper")}
         own = {"left": arrays["left"], "value": arrays["value"], "sign": self._signs}
         own |= {"largest": rule.given[2:3], **bounds, **store.capacities}
-        launch(
-            self._runtime, "order_values", store.n_trees, grown.numbers, store.nodes, rule, **own
-        )
+        records = grown.numbers, store.nodes, rule
+        launch(self._runtime, "order_values", store.n_trees, *records, **own)
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:

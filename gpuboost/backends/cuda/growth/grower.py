@@ -143,6 +143,5 @@ class TreeGrower(Generic[Rounds_co]):
 
     def _levels(self, host: HostInputs, inputs: BatchInputs) -> NumberedNodes:
         """Launch a batch kernel by kernel."""
-        return grow_levels(
-            partial(CudaLevelOps.start, self._shared, host, inputs), self._task
-        ).end_batch()
+        start = partial(CudaLevelOps.start, self._shared, host, inputs)
+        return grow_levels(start, self._task).end_batch()

@@ -88,9 +88,8 @@ class RowKernels:
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """Find and count the rows that go left: the first pass of a partition."""
         capacity = frontier.pieces.capacity
-        turns = self.runtime.xp.empty(
-            (capacity, constant("level/partition.cu", "PIECE_WORDS")), np.uint32
-        )
+        n_words = constant("level/partition.cu", "PIECE_WORDS")
+        turns = self.runtime.xp.empty((capacity, n_words), np.uint32)
         of_pieces = self.runtime.xp.empty(capacity, dtype=np.int64)
         left = Left(turns, of_pieces, zeros(self.runtime, frontier.capacity, np.int64))
         self._partition("partition_count", frontier.pieces, rows, splits, left, self.matrix)
