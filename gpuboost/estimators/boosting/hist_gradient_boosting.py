@@ -316,8 +316,7 @@ class HistGradientBoostingRegressor(RegressorMixin, HistGradientBoosting):
             return {"loss": self.loss}
         if self.quantile is None:
             raise ValueError("loss='quantile' needs a level; pass quantile=, a number from 0 to 1")
-        level = number_between("quantile", self.quantile, 0.0, 1.0)
-        return {"loss": self.loss, "alpha": level}
+        return {"loss": self.loss, "alpha": number_between("quantile", self.quantile, 0.0, 1.0)}
 
 
 @documented

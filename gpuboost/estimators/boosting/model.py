@@ -206,9 +206,8 @@ def _sums(
 
     def run(block: np.ndarray) -> np.ndarray:
         found = [backend.predict(part, block, n_threads) for part in parts]
+        xp = array_module(found[0])
         with working_on(found[0]):
-            return (
-                found[0] if len(found) == 1 else array_module(found[0]).concatenate(found, axis=1)
-            )
+            return found[0] if len(found) == 1 else xp.concatenate(found, axis=1)
 
     return run_in_blocks(data, run)

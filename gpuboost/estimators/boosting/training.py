@@ -88,11 +88,9 @@ class RoundSetup:
             return None
         n, y = len(self.plan.y), self.plan.y
         classes = y.astype(np.float64) if is_classifier(self.estimator) else None
-        chosen = train_test_split(
-            np.arange(n), test_size=share, random_state=self.seed, stratify=classes
-        )[1]
+        draw = partial(train_test_split, test_size=share, random_state=self.seed, stratify=classes)
         mask = np.zeros(n, dtype=bool)
-        mask[chosen] = True
+        mask[draw(np.arange(n))[1]] = True
         self._check_parts(mask)
         self._check_classes(mask)
         return mask
@@ -187,9 +185,8 @@ class RoundSetup:
         draw = None if count == n_features else FeatureDraw(n_features, count, replace=False)
         limits = options.boosting_options(estimator, n, prepared.schema, self.loss)
         information = information_of_row(self.loss, self.constant, self.offsets, self.weights)
-        rare = options.category_fraction(
-            estimator, matrix.mapper, self._rows_of_tree(), information
-        )
+        n_rows = self._rows_of_tree()
+        rare = options.category_fraction(estimator, matrix.mapper, n_rows, information)
         return BoostTask(
             matrix=matrix,
             train=self.train,

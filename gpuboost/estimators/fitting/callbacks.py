@@ -98,9 +98,8 @@ class FitCallbacks:
     def of(cls, estimator: Any) -> FitCallbacks:
         """Read and check the parameters of an estimator."""
         given = getattr(estimator, "callbacks", None)
-        several = (
-            () if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
-        )
+        given = () if given is None else given
+        several = tuple(given) if isinstance(given, (list, tuple)) else (given,)
         for each in several:
             if not callable(each) or isinstance(each, type):
                 raise TypeError(

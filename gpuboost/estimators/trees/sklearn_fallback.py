@@ -26,9 +26,8 @@ from gpuboost.estimators.trees.tree import SingleTree
 SKLEARN_DEVICE = "scikit-learn"  # value of ``device_``
 # Parameters that scikit-learn's class lacks, and that do not change its model.
 _HARMLESS = {"device", "n_jobs", "verbose"}
-_OWN = {
-    *("fit", "score", "get_params", "set_params", "get_metadata_routing", "to_sklearn")
-}  # methods of both
+# Methods of both.
+_OWN = {"fit", "score", "get_params", "set_params", "get_metadata_routing", "to_sklearn"}
 
 Class = TypeVar("Class", bound=type)
 
@@ -191,9 +190,8 @@ class SklearnFallback(TreeModel):
     def _check_warm_start(self) -> None:
         """Check that a warm start adds learners of the kind that the model has."""
         has_trees, has_others = self._model is not None, self._sklearn_model is not None
-        if getattr(self, "warm_start", False) and (
-            has_others if self._is_for_trees() else has_trees
-        ):
+        is_other = has_others if self._is_for_trees() else has_trees
+        if is_other and getattr(self, "warm_start", False):
             raise ValueError(
                 f"with warm_start, estimator={self.estimator!r:.80} cannot follow on a model of "
                 f"{'trees' if has_trees else 'other learners'}; fit with warm_start=False"
