@@ -192,8 +192,7 @@ def run(options: BenchOptions, as_json: bool) -> int:
     rows = BenchRows(None, None, True, options.seed)
     if options.table is not None and options.target is not None:
         rows = rows_of_table(options.table, options.target, options.seed)
-    sizes = rows.sizes(options.sizes)
-    cells = planned_cells(sizes)
+    cells = planned_cells(rows.sizes(options.sizes))
     say(f"{len(cells)} fits of {len({cell.library for cell in cells})} libraries, "
         f"at most {options.budget:.0f} s")  # fmt: skip
     schedule = Schedule(options.budget, began + options.budget)
