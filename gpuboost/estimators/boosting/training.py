@@ -88,9 +88,11 @@ class RoundSetup:
             return None
         n, y = len(self.plan.y), self.plan.y
         classes = y.astype(np.float64) if is_classifier(self.estimator) else None
-        draw = partial(train_test_split, test_size=share, random_state=self.seed, stratify=classes)
+        chosen = train_test_split(
+            np.arange(n), test_size=share, random_state=self.seed, stratify=classes
+        )[1]
         mask = np.zeros(n, dtype=bool)
-        mask[draw(np.arange(n))[1]] = True
+        mask[chosen] = True
         self._check_parts(mask)
         self._check_classes(mask)
         return mask
