@@ -124,6 +124,27 @@ def test_fits_in_blocks(
     assert bool(taken["sibling_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
 
 
+@pytest.mark.parametrize("criterion", ["squared_error", "poisson", "absolute_error"])
+@pytest.mark.parametrize("device", ["numpy", "numba"])
+@pytest.mark.filterwarnings("ignore:the weights of rows")
+def test_rows_whose_weight_is_rounded_to_zero(
+    device: str, criterion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are counted in leaves, together with the rows of weight of the next bin."""
+    monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = np.round(rng.standard_normal((120, 2)), 1)
+        y, weight = np.abs(X[:, 0]) + 0.1, np.where(rng.random(120) < 0.5, 1e-12, 1.0)
+        table = pa.table({"a": X[:, 0], "b": X[:, 1]})
+        model = gb.DecisionTreeRegressor(
+            criterion=criterion, min_samples_leaf=2, max_depth=4, device=device, random_state=0
+        )
+        expected = clone(model).fit(Dataset(table), y, weight).fingerprint()
+        blocks = in_blocks(table, monkeypatch, 50, 10**6)
+        assert model.fit(blocks, y, weight).fingerprint() == expected
+
+
 @pytest.mark.parametrize("name", [*FITS, *CLASS_FITS])
 def test_rows_that_do_not_fit_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are added as summands or classes."""

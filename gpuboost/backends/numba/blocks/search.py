@@ -74,7 +74,7 @@ def search_histograms(problem, nodes, slot, allowed, histogram, found, masks):
             if allowed[i, feature] & has_values:
                 cells = histogram[feature, slot[i]]
                 _sum_up_bins(scratch, cells, n_bins, matrix.missing_code)
-                evaluate_sums(problem, None, nodes[i], feature)
+                evaluate_sums(problem, None, nodes[i], feature, scratch.bins)
         found[i] = split
         for word in range(masks.shape[1]):
             masks[i, word] = scratch.mask[word]

@@ -41,7 +41,7 @@ from gpuboost.backends.numba.level_wise.histograms import (
     strip_columns,
     sum_chunk,
 )
-from gpuboost.backends.numba.splits.scan import evaluate_number
+from gpuboost.backends.numba.splits.scan import evaluate_number, keep_occupied
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.engine.task import LEAF
 
@@ -155,8 +155,11 @@ def _sum_up_bundle(channels, scratch, n_sums, columns, feature, width):
 
 
 @inlined
-def evaluate_sums(problem, channels, node, feature):
-    """Evaluate a feature from `Scratch.sums`; return whether it can split the node."""
+def evaluate_sums(problem, channels, node, feature, bins):
+    """Evaluate a feature from `Scratch.sums`; return whether it can split the node.
+
+    ``bins`` are `Scratch.bins`, or None if each row has weight.
+    """
     matrix, scratch = problem.matrix, problem.scratch
     n_bins, rank = matrix.n_bins[feature], rank_of(problem.limits, node.key, feature)
     if not matrix.has_missing[feature]:
@@ -167,7 +170,12 @@ def evaluate_sums(problem, channels, node, feature):
         plugins = problem.plugins
         address = plugins.one_categories if channels is None else plugins.many_categories
         return call_for_bool(address, (problem, channels, node, feature, rank, n_bins))
-    return evaluate_number(problem, channels, node, feature, rank, n_bins, None)
+    if bins is None:
+        return evaluate_number(problem, channels, node, feature, rank, n_bins, None)
+    for j in range(n_bins):
+        bins[j] = j
+    m = keep_occupied(scratch, channels, n_bins) if problem.limits.has_weightless else n_bins
+    return evaluate_number(problem, channels, node, feature, rank, m, bins)
 
 
 @inlined
@@ -211,7 +219,7 @@ def _search_features(problem, channels, samples, node, cells, less, status, stri
                 else:
                     code = matrix.missing_code
                     running_sums(scratch, cells, column, n_bins, code, n_sums, size)
-            can_split |= evaluate_sums(problem, channels, node, feature)
+            can_split |= evaluate_sums(problem, channels, node, feature, None)
     return can_split
 
 
