@@ -158,13 +158,16 @@ class Buffers:
     """Arrays by name, which are used again because new memory is slow at its first use."""
 
     def __init__(self) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
+        self._arrays: dict[tuple[str, Any], np.ndarray] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An array whose entries are not set, in the memory of the last one of this name."""
-        size, own = math.prod(shape), self._arrays.get(name)
+        """An array whose entries are not set, in the memory of the last one of this name.
+
+        So only one array of a name can be in use.
+        """
+        size, own = math.prod(shape), self._arrays.get((name, dtype))
         if own is None or len(own) < size:
-            own = self._arrays[name] = np.empty(size, dtype)
+            own = self._arrays[name, dtype] = np.empty(size, dtype)
         return own[:size].reshape(shape)
 
 
@@ -197,7 +200,7 @@ class GrowTask:
     is_watched : bool
         Whether callbacks wait for each tree, so few trees should grow at once.
     buffers : Buffers
-        Of all tasks of a fit.
+        Shared by the tasks of a boosting fit.
     """
 
     matrix: BinnedMatrix

@@ -38,7 +38,7 @@ class LeafRowOps(NumpyLevelOps):
 
     def leaves(self) -> np.ndarray:
         """The leaf of each row in each tree: int32 (trees, n), 0 for rows outside the tree."""
-        if len(self._node) == 1:
+        if len(self._node) == 1:  # whose nodes are numbered in the order of records
             return self._node
         _, number_in_tree = tree_nodes(self._tree, len(self._node))[0]
         return number_in_tree.astype(np.int32).take(self._node)

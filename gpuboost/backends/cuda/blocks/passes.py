@@ -180,11 +180,11 @@ class DevicePasses(BlockPasses):
 
     def _searched(self, frontier: Frontier, slot: np.ndarray) -> SearchedNodes:
         """The nodes that get histograms, numbered in each tree."""
-        nodes, n_trees = np.flatnonzero(slot >= 0), len(self._rows.node)
+        n_trees = len(self._rows.node)
         groups = RowGroups.of(slot, frontier.tree, n_trees)
         place = np.where(slot >= 0, groups.group[1:], -1).astype(np.int32)
         slots = np.full((n_trees, groups.n_groups), -1, np.int32)
-        slots[frontier.tree[nodes], place[nodes]] = groups.slots
+        slots[frontier.tree[groups.nodes], place[groups.nodes]] = groups.slots
         return SearchedNodes(self._runtime.asarray(place), self._runtime.asarray(slots))
 
     def _route_rows(self, routing: Routing, rows: slice, chunk: CodeChunk | None = None) -> None:

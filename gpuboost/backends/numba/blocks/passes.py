@@ -28,7 +28,7 @@ from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numpy.blocks.passes import BlockPasses, PassThreads
-from gpuboost.backends.numpy.blocks.sums import CLOSED, PassSums, Pending, RowGroups, signed_block
+from gpuboost.backends.numpy.blocks.sums import CLOSED, Pending, RowGroups, signed_block
 from gpuboost.backends.numpy.rows import joined_blocks
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.targets import TreeRows
@@ -59,17 +59,22 @@ class Words(NamedTuple):
 
 
 def words_of(task: GrowTask, tree_rows: Sequence[TreeRows]) -> Words | None:
-    """The words of a batch of trees; None with several channels, medians or large numbers."""
+    """The words of a batch of trees; None with several channels, medians or large numbers.
+
+    The largest numbers of all trees decide for all of them.
+    """
     target: Any = task.target
     if target.n_channels > 1 or target.by_median:
         return None
-    given = target.classes if target.by_class else getattr(target, "values", None)
+    if target.has_gradients:
+        found: list[Any] = [rows.gradient for rows in tree_rows]
+    else:
+        found = [target.classes if target.by_class else target.values]
+    given = [contiguous(own, np.int32).reshape(-1) for own in found]
     weight = [contiguous(rows.weight, np.int32) for rows in tree_rows]
-    values: Any = [rows.gradient if given is None else given for rows in tree_rows]
-    value = [contiguous(own, np.int32).reshape(-1) for own in values]
     heaviest = max(int(own.max()) for own in weight)
-    largest = max(max(int(own.max()), -int(own.min())) for own in value)
-    largest *= 1 if given is None else heaviest
+    largest = max(max(int(own.max()), -int(own.min())) for own in given)
+    largest *= 1 if target.has_gradients else heaviest
     try:
         packing = choose_gradient_packing(largest, heaviest, task.options.min_samples_leaf > 1)
     except ValueError:
@@ -77,7 +82,8 @@ def words_of(task: GrowTask, tree_rows: Sequence[TreeRows]) -> Words | None:
     if packing.block < FEW_ROWS:
         return None
     word = task.buffers.take("words", (len(weight), len(weight[0])), np.int64)
-    return Words(word, by_reference(packing), weight, value, given is not None)
+    value = given if target.has_gradients else given * len(weight)
+    return Words(word, by_reference(packing), weight, value, not target.has_gradients)
 
 
 class CompiledPasses(BlockPasses):
@@ -88,7 +94,7 @@ class CompiledPasses(BlockPasses):
     Attributes
     ----------
     row : uint32 (trees * n,)
-        The rows of each tree, counted from the first one of their block.
+        The rows of each tree, counted from the first one of their block, in the memory of ``node``.
     words : Words or None
         The words of these rows.
     """
@@ -201,7 +207,7 @@ class CompiledPasses(BlockPasses):
         wide: Any = target.wide if given.wide is None else given.wide
         classes = contiguous(target.classes[rows] if target.by_class else none, np.int32)
         weight = contiguous(given.weight[rows] if given.draws else none, np.int32)
-        bounds, wide = self.bounds_of(rows)[own], contiguous(wide, np.int64)[rows]
+        bounds, wide = self.bounds_of(rows)[own], contiguous(wide[rows], np.int64)
         add_leaf_rows(self.row, bounds, place[1:][own], classes, weight, wide, sums)
 
     def _set_numbers(
@@ -215,8 +221,8 @@ class CompiledPasses(BlockPasses):
         return slice(*self._first[tree : tree + 2])
 
 
-class CompiledPassSums(PassSums):
-    """`PassSums` in compiled code."""
+class CompiledPassSums:
+    """`numpy.blocks.sums.PassSums` in compiled code."""
 
     def __init__(self, passes: CompiledPasses, groups: RowGroups, shape: tuple[int, ...]) -> None:
         self._histogram = np.zeros(shape, np.int64)  # takes no memory until it is used

@@ -150,6 +150,7 @@ class NumbaBooster(HostBooster):
         """The rows of one tree with integer gradients and weights."""
         if columns.stop - columns.start > 1:
             return super().quantised(made, scale, columns, key)
+        # Several trees are in use at once.
         buffers = self.buffers if self.task.trees_per_round == 1 else Buffers()
         return rows_of_tree(made, scale, columns.start, key, self.task.n_threads, buffers)
 

@@ -35,8 +35,8 @@ from gpuboost.engine.growth.policy import may_split
 from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget, map_rows
 from gpuboost.engine.task import GrownTree, GrowTask
 
-BYTES_PER_TREE_ROW = 20  # of a row in a tree: its node, weight, and word of sums
-MIN_SHARED_SEARCH = 1 << 9  # histograms of features from which threads share the work on them
+BYTES_PER_TREE_ROW = 20  # of a row in a tree: its node, in two forms, weight, and word of sums
+MIN_SHARED_SEARCH = 1 << 11  # histograms of features from which threads share the work on them
 BYTES_IN_MEMORY = 200  # of a row and tree, besides codes, while `LeafRowOps` grows
 
 
@@ -78,7 +78,7 @@ def grow_batches(
             ops = grow_levels(begin, task)
             none = np.zeros((len(batch), 0), np.int32)
             yield ops.end_batch(), ops.leaves() if with_leaves else none
-            del ops  # before the next batch takes memory
+            del ops  # before the next batch takes memory, besides the buffers of the task
 
 
 def trees_of_batch(n_trees: int, n_samples: int, memory_limit: int) -> int:

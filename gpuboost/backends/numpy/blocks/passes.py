@@ -12,6 +12,7 @@ import numpy as np
 from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
 from gpuboost.backends.numpy.blocks.sums import (
     CLOSED,
+    NumpyPassSums,
     PassSums,
     Pending,
     RowGroups,
@@ -44,6 +45,9 @@ class PassThreads:
 
 class BlockPasses:
     """The passes over rows and codes of a batch of trees.
+
+    ``node``, (trees, n), has the nodes of rows, or what a subclass keeps in its memory; `nodes_of`
+    reads it.
 
     Attributes
     ----------
@@ -113,8 +117,8 @@ class BlockPasses:
     ) -> np.ndarray:
         """Send rows to their nodes, count them, and make histograms: (F, n_slots, width, cell).
 
-        ``node``, int32 (trees, n), has the nodes of the last level, and then those of this one;
-        ``slot``, (m,), has the histogram of each of these, or a negative number.
+        ``node`` has the nodes of the last level, and then those of this one; ``slot`` (m,) has the
+        histogram of each of these, or a negative number.
 
         Only the features of the last level's splits are read if there are no histograms.
         """
@@ -187,7 +191,7 @@ class BlockPasses:
 
     def _start(self, groups: RowGroups, shape: tuple[int, ...]) -> PassSums:
         """The sums of some blocks in a pass, with histograms of this shape."""
-        return PassSums(self._task, self._tree_rows, groups, shape)
+        return NumpyPassSums(self._task, self._tree_rows, groups, shape)
 
     def _open(self, tree: int, rows: slice, node: np.ndarray) -> tuple[int, int, np.ndarray]:
         """Set the nodes of a block's rows, int32 (r,), to the root, or `CLOSED` outside the tree.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -65,6 +66,27 @@ class RowGroups:
         return cls(n_groups, group, first, nodes, slot[nodes])
 
 
+class PassSums(Protocol):
+    """The histograms of some blocks in a pass."""
+
+    def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
+        """Choose the rows of a block that `add` adds to histograms; return whether there are any.
+
+        ``node``, (trees, r), is that of `BlockPasses`, and for medians ``signs``, int8
+        (trees, r, K), has their signs.
+        """
+
+    def add(self, codes: np.ndarray, first: int, workers: Workers) -> None:
+        """Add the rows to histograms of the features from ``first``, with their codes (f, r)."""
+
+    def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
+        """Add the histograms to those of other blocks, if given, and return the sum.
+
+        It is int64 (F, slots, width, cell). The first P sums of a bin are the planes of
+        `groups.dense_histogram`.
+        """
+
+
 def signed_block(
     target: Target, of_tree: TreeRows, rows: slice, place: np.ndarray, signs: np.ndarray | None
 ) -> RowBlock:
@@ -75,8 +97,8 @@ def signed_block(
     return replace(block, gradient=signs[place] * block.hessian[:, None])
 
 
-class PassSums:
-    """The histograms of some blocks in a pass."""
+class NumpyPassSums:
+    """`PassSums` in NumPy."""
 
     def __init__(
         self,
@@ -92,11 +114,7 @@ class PassSums:
         self._rows: list[tuple[np.ndarray, np.ndarray, RowBlock]] = []
 
     def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
-        """Choose the rows of a block that `add` adds to histograms; return whether there are any.
-
-        ``node``, int32 (trees, r), has their nodes, and for medians ``signs``, int8 (trees, r, K),
-        their signs.
-        """
+        """Choose the rows of a block."""
         groups, width = self._groups, self._histogram.shape[2]
         self._rows = []
         for t, nodes in enumerate(node):
@@ -111,7 +129,7 @@ class PassSums:
         return bool(self._rows)
 
     def add(self, codes: np.ndarray, first: int, workers: Workers) -> None:
-        """Add the rows to histograms of the features from ``first``, with their codes (f, r)."""
+        """Add rows to histograms, tree by tree and feature by feature."""
         _, n_slots, width, _ = self._histogram.shape
         shape = n_slots, width, self._task.target.n_channels
         counted = self._task.options.min_samples_leaf > 1
@@ -121,11 +139,7 @@ class PassSums:
                 self._histogram[feature] += np.moveaxis(found, 0, 2)
 
     def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
-        """Add the histograms to those of other blocks, if given, and return the sum.
-
-        It is int64 (F, slots, width, cell). The first P sums of a bin are the planes of
-        `groups.dense_histogram`.
-        """
+        """Add the histograms to those of other blocks, if given, and return the sum."""
         if histogram is None:
             return self._histogram
         histogram += self._histogram
