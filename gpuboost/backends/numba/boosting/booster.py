@@ -150,7 +150,7 @@ class NumbaBooster(HostBooster):
         """The rows of one tree with integer gradients and weights."""
         if columns.stop - columns.start > 1:
             return super().quantised(made, scale, columns, key)
-        # Several trees are in use at once.
+        # Rows of several trees are in use at once, but only one array of each name can be.
         buffers = self.buffers if self.task.trees_per_round == 1 else Buffers()
         return rows_of_tree(made, scale, columns.start, key, self.task.n_threads, buffers)
 

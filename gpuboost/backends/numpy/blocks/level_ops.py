@@ -90,7 +90,7 @@ class BlockLevelOps(LeafRowOps):
     """Level operations over a matrix in blocks, until the codes of all open rows fit the memory.
 
     Then these rows are loaded, and `LeafRowOps` grows the nodes to their leaves. The ``rows`` of
-    the level loop are the nodes of all rows, int32 (trees, n), or the loaded `RowBlock`.
+    the level loop are the ``node`` of `BlockPasses`, int32 (trees, n), or the loaded `RowBlock`.
 
     Histograms are int64 (F, slots, width, cell).
     """
