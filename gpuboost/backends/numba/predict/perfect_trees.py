@@ -32,7 +32,7 @@ import numpy as np
 
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import Reference, by_reference
-from gpuboost.backends.numba.threads.map import contiguous, map_in_order
+from gpuboost.backends.numba.threads.map import contiguous, map_items
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -153,7 +153,7 @@ def perfect_nodes(
         node_at = np.zeros(2 * nodes.shape[1], np.uint32)
         fill_tree(nodes[tree], leaf[tree], left[own], threshold[own], column[own], node_at)
 
-    list(map_in_order(fill, range(ensemble.n_trees), n_threads))
+    map_items(fill, range(ensemble.n_trees), n_threads)
     return nodes, leaf
 
 

@@ -41,7 +41,7 @@ from gpuboost.backends.numba.predict.perfect_trees import (
 )
 from gpuboost.backends.numba.predict.traversal import ForestArrays, pack_forest, traverse_forest
 from gpuboost.backends.numba.references import Reference
-from gpuboost.backends.numba.threads.map import contiguous, map_in_order, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, map_items, row_chunks
 from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -121,7 +121,7 @@ def _predict(
     def run_chunk(rows: slice) -> None:
         run(forest, contiguous(X[rows], X.dtype), total[rows], found[rows])
 
-    list(map_in_order(run_chunk, chunks, n_threads))
+    map_items(run_chunk, chunks, n_threads)
 
 
 def _predict_perfect(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:
