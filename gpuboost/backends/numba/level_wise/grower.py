@@ -13,7 +13,7 @@ from gpuboost.backends.numba.level_wise.channels import cell_size, columns_of_ti
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
 from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
 from gpuboost.backends.numba.level_wise.grow import GROW_TOGETHER
-from gpuboost.backends.numba.level_wise.histograms import STRIPS, TILE
+from gpuboost.backends.numba.level_wise.histograms import SMALL_TILE, STRIPS, TILE
 from gpuboost.backends.numba.level_wise.leaves import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
@@ -105,7 +105,9 @@ class Shape:
     @property
     def n_tiles(self) -> int:
         """Number of tiles of columns; all but the last have `tile` columns."""
-        limit = TILE if self.n_channels == 1 else min(columns_of_tile(self.cell_size), TILE)
+        limit = SMALL_TILE if self.best_first else TILE  # a level of few nodes has more tasks
+        if self.n_channels > 1:
+            limit = min(columns_of_tile(self.cell_size), SMALL_TILE)
         return -(-self.n_columns // limit)
 
     @property
@@ -255,12 +257,13 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, kept, n_strips = shape.widest, shape.n_histograms, shape.n_tiles * STRIPS
     fields = shape.fields if shape.n_channels == 1 else 1
-    cells = (fields, shape.n_columns * BINS * shape.cell_size)
+    cells = shape.n_columns * BINS * shape.cell_size
+    histograms = on_cache_lines((kept + shape.n_parts) * fields, cells)
     statuses = (slots if shape.node_sampling else shape.n_trees, shape.n_features)
     return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
         chunks=np.zeros(n_chunks, NODE_CHUNK),
-        histograms=np.empty((kept + shape.n_parts, *cells), np.int64),
+        histograms=histograms.reshape(-1, fields, cells),
         first_part=kept,
         feature_status=np.zeros(statuses, np.uint8),
         node_sampling=shape.node_sampling,
