@@ -105,9 +105,8 @@ class Shape:
     @property
     def n_tiles(self) -> int:
         """Number of tiles of columns; all but the last have `tile` columns."""
-        limit = SMALL_TILE if self.best_first else TILE  # a level of few nodes has more tasks
-        if self.n_channels > 1:
-            limit = min(columns_of_tile(self.cell_size), SMALL_TILE)
+        small = min(columns_of_tile(self.cell_size), SMALL_TILE)  # more tasks for a level of a node
+        limit = small if self.best_first or self.n_channels > 1 else TILE
         return -(-self.n_columns // limit)
 
     @property
@@ -218,8 +217,8 @@ class Shape:
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
-    """Zeros, int64 (n, width), aligned to a cache line; so is each row if 8 divides ``width``."""
-    words = np.zeros(n * width + 8, np.int64)
+    """New int64 (n, width), aligned to a cache line; so is each row if 8 divides ``width``."""
+    words = np.empty(n * width + 8, np.int64)  # zeros could take memory before they are used
     first = -words.ctypes.data // 8 % 8
     return words[first : first + n * width].reshape(n, width)
 
@@ -282,6 +281,7 @@ class LevelGrower:
         leaves = shape.n_trees * shape.capacity
         self.sums = np.zeros((shape.n_tables, leaves, shape.n_leaf_sums), np.int64)
         self._partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
+        self._partial[:] = 0
         # For each thread, if there can be small nodes: codes of the rows of one, and its buffers.
         n_rows = min(shape.small, shape.n_samples)
         threads = range(shape.n_threads if shape.small else 0)
