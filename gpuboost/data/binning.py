@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuboost.backends.compiling import workers
+from gpuboost.backends.compiling import parallel
 from gpuboost.data.cell_counters import ColumnCounter, ColumnSorter, count_cells
 from gpuboost.data.quantiles import (
     Floats,
@@ -160,12 +160,6 @@ def assemble_mapper(bins: list[ColumnBins], is_categorical: NDArray[np.bool_]) -
     n_bins = np.array([own.n_bins for own in bins], dtype=np.int32)
     low, high = (np.concatenate([getattr(own, end) for own in bins]) for end in ("low", "high"))
     return BinMapper(n_bins, low, high, np.array(is_categorical, dtype=bool))
-
-
-def parallel(task: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
-    """Map over items in threads; an error or Ctrl-C ends the waits and drops what has not begun."""
-    with workers(n_threads) as own:
-        return own.map(task, items)
 
 
 def category_bins(largest: float) -> ColumnBins:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from gpuboost.data.binning import learn_bins, parallel
+from gpuboost.backends.compiling import parallel
+from gpuboost.data.binning import learn_bins
 from gpuboost.data.cell_counters import ColumnCounter
 from gpuboost.data.quantiles import Floats
 from gpuboost.data.sparse_features import SparseFeatures

@@ -14,7 +14,14 @@ from types import SimpleNamespace
 import pytest
 
 from gpuboost.backends import compiling
-from gpuboost.backends.compiling import cancel_waits_if, observed_by, wait_for, worker_threads
+from gpuboost.backends.compiling import (
+    cancel_waits_if,
+    observed_by,
+    parallel,
+    wait_for,
+    worker_threads,
+    workers,
+)
 from gpuboost.backends.numba.background import compile_in_background, used_functions
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.estimators.fitting.grow_plan import with_progress
@@ -94,6 +101,41 @@ def test_a_cancelled_thread_ends_its_wait() -> None:
     assert not ended.wait(0.1)
     left.set()
     assert ended.wait(10.0)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("in_caller", [True, False])
+def test_no_item_begins_after_an_error(error: type[BaseException], in_caller: bool) -> None:
+    caller, done, both = threading.get_ident(), list[int](), threading.Barrier(2, timeout=10)
+
+    def work(item: int) -> None:
+        if item < 2:
+            both.wait()
+        if (threading.get_ident() == caller) == in_caller:
+            raise error
+        time.sleep(0.05)
+        done.append(item)
+
+    with pytest.raises(error):
+        parallel(work, range(100), 2)
+    assert len(done) < 10
+
+
+def test_a_map_does_not_wait_for_threads_that_have_not_begun() -> None:
+    release = threading.Event()
+    with worker_threads(1) as pool:
+        busy = pool.submit(release.wait, 10)
+        assert compiling.Workers(2, pool).map(str, range(4)) == ["0", "1", "2", "3"]
+        release.set()
+        assert busy.result()
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
+def test_results_of_maps_are_in_order(n_threads: int) -> None:
+    with workers(n_threads) as own:
+        assert own.map(str, range(20)) == [str(i) for i in range(20)]
+        assert own.map(str, []) == []
+    assert parallel(abs, (-i for i in range(5)), n_threads) == [0, 1, 2, 3, 4]
 
 
 def test_an_error_ends_the_waits_of_worker_threads() -> None:

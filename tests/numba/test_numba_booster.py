@@ -277,8 +277,22 @@ def test_rounds_are_those_of_numpy(task: BoostTask, in_word: int) -> None:
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("subsample", [False, True])
 def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
-    """There are many chunks, full partial sums, several tiles of features, and bundles."""
+    """There are many chunks, full partial sums, features of several panels, and bundles."""
     task = large_task(name, n_threads, subsample)
+    assert assert_same_rounds(task, rounds=2).grows_by_levels
+
+
+@pytest.mark.parametrize("name", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("min_samples_leaf", [1, 5])
+def test_tiles_and_panels(
+    name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are several tiles of several panels; the last panel is no whole number of words."""
+    monkeypatch.setattr(level_grow, "TILE", 48)
+    task = large_task(name, 3, False, n=13_000, wide=99)
+    task = replace(task, options=replace(task.options, min_samples_leaf=min_samples_leaf))
+    shape = level_rounds.shape_of(task)
+    assert shape.n_tiles > 1 and shape.tile > level_grow.SMALL_TILE and shape.n_columns % 8
     assert assert_same_rounds(task, rounds=2).grows_by_levels
 
 
@@ -301,9 +315,11 @@ def test_histograms_of_words(
     assert set((counts <= limit).sum(axis=0)) == {0, 1, 2, 3}
 
 
-def large_task(name: str, n_threads: int, subsample: bool, n: int = 30_000) -> BoostTask:
-    """A fit with missing values; with 3 threads, also several tiles of features, and bundles."""
-    rng, n_features = np.random.default_rng(3), 70 if n_threads == 3 else 6
+def large_task(
+    name: str, n_threads: int, subsample: bool, n: int = 30_000, wide: int = 70
+) -> BoostTask:
+    """A fit with missing values; with 3 threads, also features of several panels, and bundles."""
+    rng, n_features = np.random.default_rng(3), wide if n_threads == 3 else 6
     X = rng.standard_normal((n, n_features)).astype(np.float32)
     few = X[:, 4::2]
     few[:] = np.floor(few * rng.uniform(0.5, 3.0, few.shape[1]))
@@ -405,7 +421,8 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are three tiles of features, of which most cannot split; one tree per class."""
-    monkeypatch.setattr(level_grow, "TILE", 8)
+    for limit in ("TILE", "SMALL_TILE"):
+        monkeypatch.setattr(level_grow, limit, 8)
     monkeypatch.setattr(level_grow, "SHALLOW", 7)
     monkeypatch.setattr(level_grow, "SUBTREE_ROWS", 60)
     task = fit_of_kind(900, n_threads, KINDS[kind])

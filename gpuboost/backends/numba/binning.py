@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.common.edges import EdgeTables, count_edges_below, edge_tables
 from gpuboost.backends.numba.compiler import entry
 from gpuboost.backends.numba.references import by_reference
-from gpuboost.backends.numba.threads.map import contiguous, map_items, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.engine.bins import BinMapper, BinnedMatrix
 
 BINNING_CHUNK = 1 << 14  # rows of one task
@@ -81,5 +82,5 @@ def bin_matrix(X: np.ndarray, mapper: BinMapper, n_threads: int) -> BinnedMatrix
         code_rows(coder, own, rows.start, codes, n_missing, *buffers)
         return n_missing
 
-    counts = map_items(code_chunk, row_chunks(n_samples, BINNING_CHUNK), n_threads)
+    counts = parallel(code_chunk, row_chunks(n_samples, BINNING_CHUNK), n_threads)
     return BinnedMatrix(codes, mapper, np.sum(counts, axis=0, dtype=np.int64))

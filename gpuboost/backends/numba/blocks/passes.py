@@ -285,7 +285,7 @@ class CompiledPassSums:
 
 
 def _share(task: Callable[[tuple[int, int]], None], n_features: int, workers: Workers) -> None:
-    """Call a function with ranges of features, each in a thread, in which words add together."""
+    """Call a function with a range of features for each thread, of whole tiles of `TOGETHER`."""
     n_together = -(-n_features // TOGETHER)
     n_threads = min(workers.n_threads, n_together)
     cuts = [min(n_together * i // n_threads * TOGETHER, n_features) for i in range(n_threads + 1)]

@@ -34,8 +34,8 @@ from gpuboost.backends.numba.references import Reference, by_reference
 # Columns whose words are added in one pass over the rows. With eight, they leave the L2 cache: 1.2
 # to 1.7 times as long. The number must be a constant where words are added (benchmarks/NOTES.md).
 TOGETHER = 4
-# Columns whose codes stay in the L2 cache for all groups, and rows of a group that stay in the L1
-# cache for all of these columns.
+# Columns to which all groups are added before the next ones, so that the codes stay in an L2 cache
+# of 2 MB, and rows of a group that stay in the L1 cache for all of these columns.
 NEAR_COLUMNS, NEAR_ROWS = 16, 1024
 
 
@@ -178,12 +178,12 @@ def _add_up(own, group, features, sums, shape):
 def _add_words(codes, columns, group, own, bounds, sums, shape):
     """Add the words of a group of rows to their sums, and these to the histogram if they are full.
 
-    ``columns`` are a range of the chunk's. When a block begins, ``added`` is the same for
-    all features of a group, because a block is added to all of them; so the first stands for all.
+    ``columns`` are a range of the chunk's. When a block begins, ``added`` is the same for all
+    features of a group, because a block is added to all of them; so the first stands for all.
     """
     full, first = own.packing.block, columns[0] + shape[0]
     features = first, columns[1] + shape[0]
-    last = np.uint64((columns[1] - columns[0]) // TOGETHER * TOGETHER)
+    n_tiled = np.uint64((columns[1] - columns[0]) // TOGETHER * TOGETHER)
     column, at = np.uint64(columns[0]), np.uint64((group * own.added.shape[1] + first) * BINS)
     for start in range(bounds[group, 0], bounds[group, 1], full):
         rows = start, min(start + full, bounds[group, 1])
@@ -192,11 +192,11 @@ def _add_words(codes, columns, group, own, bounds, sums, shape):
             _add_up(own, group, features, sums, shape)
         for f in range(features[0], features[1]):
             own.added[group, f] += rows[1] - rows[0]
-        for row in range(rows[0], rows[1], NEAR_ROWS):
-            block = row, min(row + NEAR_ROWS, rows[1])
-            for f in range(np.uint64(0), last, np.uint64(TOGETHER)):
+        for at_row in range(rows[0], rows[1], NEAR_ROWS):
+            block = at_row, min(at_row + NEAR_ROWS, rows[1])
+            for f in range(np.uint64(0), n_tiled, np.uint64(TOGETHER)):
                 _add_tile(codes, column + f, block, own, at + f * np.uint64(BINS))
-            for f in range(last, np.uint64(features[1] - first)):
+            for f in range(n_tiled, np.uint64(features[1] - first)):
                 _add_column(codes, column + f, block, own, at + f * np.uint64(BINS))
 
 
@@ -252,8 +252,9 @@ def add_rows(codes, features, own, bounds, sums, shape):
     sums of a bin.
     """
     first, n_slots, size, distance = shape[0], shape[1], shape[3], shape[2] * shape[3]
-    for start in range(features[0], features[1], NEAR_COLUMNS):
-        some = start, min(start + NEAR_COLUMNS, features[1])
+    step = NEAR_COLUMNS if own.word.size else TOGETHER
+    for start in range(features[0], features[1], step):
+        some = start, min(start + step, features[1])
         for group in range(own.slots.size):
             rows = bounds[group, 0], bounds[group, 1]
             base = ((first + start) * n_slots + own.slots[group]) * distance, n_slots * distance

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.common.packed_words import nearest_integer
 from gpuboost.backends.numba.compiler import entry, helper, inlined, randomness
 from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous, row_chunks
-from gpuboost.data.binning import parallel
 from gpuboost.engine.ensembles.boosting import Gradients, Scale
 from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import Buffers
@@ -212,5 +212,5 @@ def rows_of_tree(
         found = narrow[rows], weight[rows], wide[rows]
         integers(*given, scales, key[0], inside[rows], rows.start, *found)
 
-    parallel(fill, row_chunks(n, SHARED_ROWS), min(n_threads, -(-n // SHARED_ROWS)))
+    parallel(fill, row_chunks(n, SHARED_ROWS), n_threads)
     return TreeRows(weight, None, draws=False, wide=wide, gradient=narrow)

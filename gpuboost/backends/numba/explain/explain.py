@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.explain.interventional import add_interventional
 from gpuboost.backends.numba.explain.path_dependent import add_interactions, add_shap_values
 from gpuboost.backends.numba.explain.paths import PATH_ROWS, PathArrays, path_state
 from gpuboost.backends.numba.references import Reference, by_reference
-from gpuboost.backends.numba.threads.map import contiguous, map_items, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.explanations.additive import AdditiveModel, completed
 from gpuboost.engine.explanations.path_trees import PathTree
@@ -65,7 +66,7 @@ def _run(
             given = group.addresses, group.trees[0], columns[blocks], *more
             add(*given, scale, by_reference(state), total[blocks])
 
-        map_items(run, row_chunks(len(columns), size), n_threads)
+        parallel(run, row_chunks(len(columns), size), n_threads)
     found = np.moveaxis(total, -1, 1).reshape(-1, *shape)
     return found[: len(X)]
 

@@ -104,10 +104,16 @@ class Shape:
 
     @property
     def n_tiles(self) -> int:
-        """Number of tiles of columns; all but the last have `tile` columns."""
-        small = min(columns_of_tile(self.cell_size), SMALL_TILE)  # more tasks for a level of a node
-        limit = small if self.best_first or self.n_channels > 1 else TILE
-        return -(-self.n_columns // limit)
+        """Number of tiles of columns; all but the last have `tile` columns.
+
+        Tiles are small if threads would have too few tasks: in best-first growth, whose levels have
+        one pair of siblings, and in small tables.
+        """
+        rows, columns = self.n_threads * MIN_CHUNK_ROWS, self.n_threads * TILE
+        has_tasks = self.n_samples >= rows or self.n_columns >= columns
+        small = min(columns_of_tile(self.cell_size), SMALL_TILE)
+        is_large = self.n_channels == 1 and has_tasks and not self.best_first
+        return -(-self.n_columns // (TILE if is_large else small))
 
     @property
     def tile(self) -> int:
@@ -217,8 +223,8 @@ class Shape:
 
 
 def on_cache_lines(n: int, width: int) -> np.ndarray:
-    """New int64 (n, width), aligned to a cache line; so is each row if 8 divides ``width``."""
-    words = np.empty(n * width + 8, np.int64)  # zeros could take memory before they are used
+    """Uninitialised int64 (n, width), at a cache line; so is each row if 8 divides ``width``."""
+    words = np.empty(n * width + 8, np.int64)  # np.zeros touches all of memory that is used again
     first = -words.ctypes.data // 8 % 8
     return words[first : first + n * width].reshape(n, width)
 

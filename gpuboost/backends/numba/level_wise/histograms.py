@@ -11,7 +11,7 @@ totals of nodes with few rows are words, too, see `Samples.rows_in_word`):
 If a histogram also needs counts of rows, a second pass over the rows adds ones instead of words.
 The rows of a deep node are far apart in memory, so their codes and words are prefetched some rows
 ahead. A block of rows is added to the panels of a tile one after the other, so that the sums of a
-panel stay in the L1 cache, and the codes of the block in the L2 cache.
+panel stay in the L1 cache (of 48 KiB), and the codes of the block in the L2 cache.
 """
 
 # mypy: check-untyped-defs=False
@@ -29,7 +29,7 @@ from gpuboost.backends.numba.threads.barrier import next_task
 
 # Largest number of columns of a tile, and of a tile that is one panel, whose partial sums have 64
 # KiB, a little more than the L1 cache. With one pass over the rows for every 32 columns, 400k x 400
-# take 1.3 and 20k x 1,000 1.1 times as long.
+# takes 1.3 and 20k x 1,000 1.1 times as long.
 TILE, SMALL_TILE = 128, 32
 PANEL = 24  # columns of a panel of a larger tile, a multiple of 8 (16 and 32: 2 to 13% slower)
 # Strips of the columns of a tile, which are searched one by one, so that threads share the search
@@ -37,8 +37,8 @@ PANEL = 24  # columns of a panel of a larger tile, a multiple of 8 (16 and 32: 2
 STRIPS = 4
 # Rows between the prefetch of codes and words, and their use (8 to 32 measure alike).
 CODES_AHEAD = 16
-ROWS_PER_CHECK = 256  # rows between two checks whether partial sums can overflow
-ROWS_OF_BLOCK = 512  # rows that are added to all panels, if sums cannot overflow
+ROWS_PER_CHECK = 256  # rows of a block, after which partial sums are flushed if they could overflow
+ROWS_OF_BLOCK = 512  # rows of a block if no sum can overflow
 
 LOW_BYTE = np.uint64(255)
 _EIGHT = np.uint64(8)
@@ -111,7 +111,7 @@ def _add_rows(samples, tree, rows, columns, partial, counted):
 
 @inlined
 def _add_panels(samples, tree, rows, columns, partial, counted):
-    """Do `_add_rows` for the panels of a tile, and return the same sums."""
+    """Do `_add_rows` for the panels of a tile. The sums of the rows come from the first panel."""
     width = columns[1] - columns[0]
     width = width if width <= SMALL_TILE else np.int64(PANEL)
     first = columns[0], columns[0] + width

@@ -30,9 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import Reference, by_reference
-from gpuboost.backends.numba.threads.map import contiguous, map_items
+from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -153,7 +154,7 @@ def perfect_nodes(
         node_at = np.zeros(2 * nodes.shape[1], np.uint32)
         fill_tree(nodes[tree], leaf[tree], left[own], threshold[own], column[own], node_at)
 
-    map_items(fill, range(ensemble.n_trees), n_threads)
+    parallel(fill, range(ensemble.n_trees), n_threads)
     return nodes, leaf
 
 

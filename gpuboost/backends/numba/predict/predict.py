@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.predict.coded_trees import (
     CODED_BLOCK,
     MIN_CODED_ROWS,
@@ -41,7 +42,7 @@ from gpuboost.backends.numba.predict.perfect_trees import (
 )
 from gpuboost.backends.numba.predict.traversal import ForestArrays, pack_forest, traverse_forest
 from gpuboost.backends.numba.references import Reference
-from gpuboost.backends.numba.threads.map import contiguous, map_items, row_chunks
+from gpuboost.backends.numba.threads.map import contiguous, row_chunks
 from gpuboost.backends.packed import PackedEnsembles
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -121,7 +122,7 @@ def _predict(
     def run_chunk(rows: slice) -> None:
         run(forest, contiguous(X[rows], X.dtype), total[rows], found[rows])
 
-    map_items(run_chunk, chunks, n_threads)
+    parallel(run_chunk, chunks, n_threads)
 
 
 def _predict_perfect(trees: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray) -> None:

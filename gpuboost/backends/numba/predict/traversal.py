@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.common.partition import LAST_CODE, in_mask
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import add_values, readable
 from gpuboost.backends.numba.references import Reference, by_reference
-from gpuboost.backends.numba.threads.map import contiguous, map_items
+from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.engine.bins import round_down_to_float32
 from gpuboost.engine.ensembles.ensemble import Ensemble
 
@@ -101,7 +102,7 @@ def pack_nodes(
         own = slice(offset[tree], offset[tree + 1])
         pack_tree(nodes[own], thresholds(own), *(each[own] for each in given))
 
-    map_items(pack, range(ensemble.n_trees), n_threads)
+    parallel(pack, range(ensemble.n_trees), n_threads)
     categories = contiguous(ensemble.category, np.int32), contiguous(ensemble.masks, np.uint32)
     mask_offset = contiguous(ensemble.mask_offset, np.int64)
     value = readable(ensemble.value)

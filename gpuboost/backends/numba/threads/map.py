@@ -8,18 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.compiling import worker_threads, workers
+from gpuboost.backends.compiling import worker_threads
 from gpuboost.backends.numba.threads.pool import Item, Result
 
 RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
-
-
-def map_items(
-    work: Callable[[Item], Result], items: Sequence[Item], n_threads: int
-) -> list[Result]:
-    """Results of ``work`` for all items, in order; the calling thread is one of the threads."""
-    with workers(min(n_threads, len(items))) as own:
-        return own.map(work, items)
 
 
 def map_in_order(
