@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -144,17 +144,17 @@ class Workers:
         given, pool = list(items), self._pool
         found, left = [None] * len(given), iter(range(len(given)))
 
-        def take(n_others: int = 0) -> list[Future[Any]]:
+        def take() -> None:
             try:
-                others = [pool.submit(take) for _ in range(n_others)]
                 for i in left:  # the next one, whichever thread took the last
                     found[i] = task(given[i])
             except BaseException:
                 deque(left, maxlen=0)
                 raise
-            return others
 
-        for other in take(min(self.n_threads, len(given)) - 1):
+        others = [pool.submit(take) for _ in range(min(self.n_threads, len(given)) - 1)]
+        take()
+        for other in others:
             if not other.cancel():
                 other.result()
         return found
