@@ -122,7 +122,8 @@ def worker_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
 class Workers:
     """Threads for many short calls, one after another; a new pool takes 0.3 ms more for each.
 
-    The calling thread does its share, and never waits for a thread that has not begun.
+    The calling thread does its share. A task must not call `map` of the same object, whose threads
+    may all wait then.
 
     Parameters
     ----------
@@ -155,8 +156,7 @@ class Workers:
         others = [pool.submit(take) for _ in range(min(self.n_threads, len(given)) - 1)]
         take()
         for other in others:
-            if not other.cancel():
-                other.result()
+            other.result()  # not cancelled, which would leave the task and its arrays in a queue
         return found
 
 

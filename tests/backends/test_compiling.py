@@ -121,15 +121,6 @@ def test_no_item_begins_after_an_error(error: type[BaseException], in_caller: bo
     assert len(done) < 10
 
 
-def test_a_map_does_not_wait_for_threads_that_have_not_begun() -> None:
-    release = threading.Event()
-    with worker_threads(1) as pool:
-        busy = pool.submit(release.wait, 10)
-        assert compiling.Workers(2, pool).map(str, range(4)) == ["0", "1", "2", "3"]
-        release.set()
-        assert busy.result()
-
-
 @pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
 def test_results_of_maps_are_in_order(n_threads: int) -> None:
     with workers(n_threads) as own:
