@@ -105,7 +105,10 @@ def test_a_cancelled_thread_ends_its_wait() -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("in_caller", [True, False])
-def test_no_item_begins_after_an_error(error: type[BaseException], in_caller: bool) -> None:
+@pytest.mark.parametrize("threads", ["workers", "pool"])
+def test_no_item_begins_after_an_error(
+    error: type[BaseException], in_caller: bool, threads: str
+) -> None:
     caller, done, both = threading.get_ident(), list[int](), threading.Barrier(2, timeout=10)
 
     def work(item: int) -> None:
@@ -116,8 +119,10 @@ def test_no_item_begins_after_an_error(error: type[BaseException], in_caller: bo
         time.sleep(0.05)
         done.append(item)
 
+    pool = ThreadPool(2)
     with pytest.raises(error):
-        parallel(work, range(100), 2)
+        parallel(work, range(100), 2) if threads == "workers" else pool.results(work, range(100))
+    pool.dismiss()
     assert len(done) < 10
 
 

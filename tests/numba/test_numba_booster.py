@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,32 +11,35 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gpuboost import GradientBoostingRegressor
-from gpuboost.backends.host.boosting import HostBooster
-from gpuboost.backends.numba.backend import NumbaBackend
-from gpuboost.backends.numba.boosting import level_wise_rounds as level_rounds
-from gpuboost.backends.numba.boosting.booster import NumbaBooster
 from gpuboost.backends.numba.boosting.level_wise_rounds import LevelRounds
 from gpuboost.backends.numba.level_wise import grower as level_grow
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.backends.numpy.backend import NumpyBackend
-from gpuboost.data.binning import bin_columns
 from gpuboost.engine.criteria import NEWTON, VARIANCE
 from gpuboost.engine.ensembles.boosting import Scale
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.task import NO_LIMIT, GrowTask, Regularisation, TreeOptions
-from tests.binning import fit_bin_mapper
 from tests.engine.harness import COLUMN_KINDS, Problem, make_columns, make_weights
 from tests.engine.strategies import boosting_problems
+from tests.numba.booster_rounds import (
+    CLASSES,
+    OUTPUTS,
+    assert_equal_fields,
+    assert_same_rounds,
+    binned,
+    binned_as,
+    limit_words,
+    loss_and_target,
+    make_small,
+)
 
 PROPERTY = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 LEAVES = (NO_LIMIT, NO_LIMIT, 2, 5, 12)
-CLASSES = ("log_loss", "exponential")
 LOSSES = (*CLASSES, "softmax", "squared_error", "poisson", "absolute_error", "huber", "quantile")
-OUTPUTS = {"several squares": "squared_error", "several counts": "poisson"}
 
 
 @pytest.fixture(autouse=True)
@@ -46,40 +48,10 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     make_small(monkeypatch)
 
 
-def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (level_rounds, level_grow):
-        monkeypatch.setattr(module, "ALL_SMALL", 1)
-    monkeypatch.setattr(level_rounds, "MAX_PASSED_OVER", 1000)
-    monkeypatch.setattr(level_grow, "MIN_CHUNK_ROWS", 16)
-    monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
-    monkeypatch.setattr(level_grow, "SHALLOW", 2)
-    monkeypatch.setattr(level_grow, "SMALL_MEAN", 100)
-    monkeypatch.setattr(level_grow, "SUBTREE_ROWS", 12)
-    monkeypatch.setattr(level_grow, "CHANNELS_MEAN", 1)
-
-
-def assert_equal_fields(found: Any, expected: Any) -> None:
-    for column in fields(expected):
-        have, want = getattr(found, column.name), getattr(expected, column.name)
-        assert have.dtype == want.dtype, column.name
-        assert np.array_equal(have, want, equal_nan=have.dtype.kind == "f"), column.name
-
-
 def shapes() -> st.SearchStrategy[tuple[int, int]]:
     """Limits on depth and leaves: shallow, deep and best-first trees."""
     deep = st.sampled_from(((1, NO_LIMIT), (3, NO_LIMIT), (5, NO_LIMIT), (NO_LIMIT, NO_LIMIT)))
     return deep | st.tuples(st.integers(1, 5), st.sampled_from(LEAVES))
-
-
-def limit_words(patch: pytest.MonkeyPatch, limit: int) -> None:
-    """Let only histograms of nodes with at most ``limit`` rows hold words."""
-    pack = LevelRounds._pack
-
-    def with_limit(self: LevelRounds, *given: Any) -> Any:
-        samples = pack(self, *given)
-        return samples._replace(rows_in_word=min(limit, samples.rows_in_word))
-
-    patch.setattr(LevelRounds, "_pack", with_limit)
 
 
 word_limits = st.sampled_from((0, 3, 10, 30, 80, 10_000))
@@ -227,127 +199,12 @@ def tree_limits(draw: st.DrawFn, categorical: np.ndarray, one_column: bool) -> T
     )
 
 
-def binned(X: np.ndarray, categorical: np.ndarray, weights: Any, max_bins: int) -> Any:
-    return bin_columns(X, fit_bin_mapper(X, categorical, max_bins, weights))
-
-
-def binned_as(X: np.ndarray, matrix: Any) -> Any:
-    return bin_columns(X, matrix.mapper)
-
-
-def loss_and_target(rng: np.random.Generator, X: np.ndarray, name: str) -> tuple[Any, Any]:
-    signal = np.clip(np.nan_to_num(X[:, 0].astype(np.float64)), -2, 2)
-    noisy = signal + rng.standard_normal(len(X))
-    if name == "softmax":
-        y = np.clip(np.rint(noisy + 1.5), 0, 3).astype(np.int32)
-        return make_loss("log_loss", n_classes=4), y
-    if name in CLASSES:
-        return make_loss(name, n_classes=2), (noisy > 0).astype(np.int32)
-    if name in OUTPUTS:
-        counts = rng.poisson(np.exp(signal)[:, None] * (0.5, 1.0, 2.0)).astype(np.float64)
-        return make_loss(OUTPUTS[name], n_outputs=3), counts
-    if name == "poisson":
-        return make_loss(name), rng.poisson(np.exp(signal)).astype(np.float64)
-    return make_loss(name), noisy
-
-
-def assert_same_rounds(task: BoostTask, rounds: int = 3) -> NumbaBooster:
-    found, expected = NumbaBackend().booster(task), HostBooster(NumpyBackend(), task)
-    assert isinstance(found, NumbaBooster)
-    for number in range(rounds):
-        one, other = found.boost(number, 0.3).read(), expected.boost(number, 0.3)
-        for have, want in zip(one.trees, other.trees, strict=True):
-            assert_equal_fields(have, want)
-        for place in range(1 + len(task.watched)):
-            assert np.array_equal(found.raw_predictions(place), expected.raw_predictions(place))
-        assert one.losses == other.losses
-    found.close()
-    return found
-
-
 @settings(PROPERTY, max_examples=120)
 @given(fits(), word_limits)
 def test_rounds_are_those_of_numpy(task: BoostTask, in_word: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         limit_words(patch, in_word)
         assert_same_rounds(task)
-
-
-@pytest.mark.parametrize("name", ["log_loss", "softmax", "squared_error", *OUTPUTS])
-@pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize("subsample", [False, True])
-def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
-    """There are many chunks, full partial sums, features of several panels, and bundles."""
-    task = large_task(name, n_threads, subsample)
-    assert assert_same_rounds(task, rounds=2).grows_by_levels
-
-
-@pytest.mark.parametrize("name", ["log_loss", "squared_error"])
-@pytest.mark.parametrize("min_samples_leaf", [1, 5])
-def test_tiles_and_panels(
-    name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There are several tiles of several panels; the last panel is no whole number of words."""
-    monkeypatch.setattr(level_grow, "TILE", 48)
-    task = large_task(name, 3, False, n=13_000, wide=99)
-    task = replace(task, options=replace(task.options, min_samples_leaf=min_samples_leaf))
-    shape = level_rounds.shape_of(task)
-    assert shape.n_tiles > 1 and shape.tile > level_grow.SMALL_TILE and shape.n_columns % 8
-    assert assert_same_rounds(task, rounds=2).grows_by_levels
-
-
-@pytest.mark.parametrize("name", ["log_loss", "squared_error"])
-@pytest.mark.parametrize("min_samples_leaf", [1, 5])
-def test_histograms_of_words(
-    name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the histograms of a parent and its children, none, one, two or all three hold words."""
-    limit = 2000
-    limit_words(monkeypatch, limit)
-    task = large_task(name, 3, False, n=8_000)
-    task = replace(task, options=replace(task.options, min_samples_leaf=min_samples_leaf))
-    assert assert_same_rounds(task, rounds=2).grows_by_levels
-    booster = NumbaBackend().booster(task)
-    tree = booster.boost(0, 0.3).read().trees[0]
-    booster.close()
-    parents = np.flatnonzero((tree.left > 0) & (tree.depths() < 4))
-    counts = tree.count[[parents, tree.left[parents], tree.left[parents] + 1]]
-    assert set((counts <= limit).sum(axis=0)) == {0, 1, 2, 3}
-
-
-def large_task(
-    name: str, n_threads: int, subsample: bool, n: int = 30_000, wide: int = 70
-) -> BoostTask:
-    """A fit with missing values; with 3 threads, also features of several panels, and bundles."""
-    rng, n_features = np.random.default_rng(3), wide if n_threads == 3 else 6
-    X = rng.standard_normal((n, n_features)).astype(np.float32)
-    few = X[:, 4::2]
-    few[:] = np.floor(few * rng.uniform(0.5, 3.0, few.shape[1]))
-    X[rng.random(X.shape) < 0.1] = np.nan
-    loss, y = loss_and_target(rng, X, name)
-    matrix = binned(X, np.zeros(n_features, bool), None, 255)
-    train = RowSet(matrix, y, None, np.zeros((n, loss.columns)))
-    method, n_draws = (WITHOUT_REPLACEMENT, n // 2) if subsample else (ALL_ROWS, n)
-    options = TreeOptions(
-        NEWTON,
-        max_depth=5,
-        hashed_order=False,
-        needs_gain=True,
-        regularisation=Regularisation(l2=1.0),
-    )
-    return BoostTask(
-        matrix,
-        train,
-        (),
-        loss,
-        options,
-        1e-3,
-        name in OUTPUTS,
-        RowSampler(method, n, n_draws, 1),
-        0,
-        n_threads=n_threads,
-        memory_budget=2**30,
-    )
 
 
 def test_unlimited_depth_is_no_large_number() -> None:
@@ -360,99 +217,3 @@ def test_unlimited_depth_is_no_large_number() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20e6
-
-
-@pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize(("n_classes", "subsample"), [(3, False), (9, True), (17, False)])
-def test_roots_of_many_trees(n_classes: int, n_threads: int, subsample: bool) -> None:
-    """There are complete and incomplete groups of eight trees, and a last block of few rows."""
-    rng, n = np.random.default_rng(n_classes), 1100
-    X = rng.standard_normal((n, 5)).astype(np.float32)
-    X[:, 3:] = np.floor(X[:, 3:])
-    y = np.argmax(
-        X[:, :1] * np.linspace(-2, 2, n_classes) + rng.gumbel(size=(n, n_classes)), axis=1
-    )
-    y[:n_classes] = np.arange(n_classes)
-    matrix, loss = (
-        binned(X, np.zeros(5, bool), None, 255),
-        make_loss("log_loss", n_classes=n_classes),
-    )
-    method, n_draws = (WITHOUT_REPLACEMENT, n // 2) if subsample else (ALL_ROWS, n)
-    task = BoostTask(
-        matrix,
-        RowSet(matrix, y.astype(np.int32), None, np.zeros((n, n_classes))),
-        (),
-        loss,
-        TreeOptions(
-            NEWTON,
-            max_depth=3,
-            min_samples_leaf=4,
-            hashed_order=False,
-            needs_gain=True,
-            regularisation=Regularisation(l2=1.0),
-        ),
-        1e-3,
-        False,
-        RowSampler(method, n, n_draws, 1),
-        0,
-        n_threads=n_threads,
-        memory_budget=2**30,
-    )
-    assert assert_same_rounds(task, rounds=2).grows_by_levels
-
-
-PARTS = ((0, 1, 2, 3, 4, 5, 12, 13), (5, 6, 7, 8, 9), (10, 11, 12, 19), (4, 14, 15, 16, 17, 18))
-KINDS: dict[str, dict[str, Any]] = {
-    "node": {"max_features": 1, "max_depth": 6, "hashed_order": True},
-    "level": {"level_features": 4, "max_depth": 6},
-    "interactions": {"interactions": PARTS, "max_depth": 6},
-    "leaves": {"max_features": 3, "max_leaf_nodes": 25, "hashed_order": True},
-    "deep": {"max_depth": 12, "min_samples_leaf": 5},
-    "endless": {
-        "interactions": PARTS,
-        "level_features": 9,
-        "max_features": 2,
-        "hashed_order": True,
-    },
-}
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_kinds_of_trees(kind: str, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are three tiles of features, of which most cannot split; one tree per class."""
-    for limit in ("TILE", "SMALL_TILE"):
-        monkeypatch.setattr(level_grow, limit, 8)
-    monkeypatch.setattr(level_grow, "SHALLOW", 7)
-    monkeypatch.setattr(level_grow, "SUBTREE_ROWS", 60)
-    task = fit_of_kind(900, n_threads, KINDS[kind])
-    found = assert_same_rounds(task, rounds=2)
-    assert found.grows_by_levels
-    small = level_rounds.shape_of(task).small
-    assert (small > 0) == (kind in ("deep", "endless"))
-
-
-def fit_of_kind(n: int, n_threads: int, options: dict[str, Any]) -> BoostTask:
-    """Twenty columns: two dense ones and sparse ones, of which some have few values."""
-    rng = np.random.default_rng(7)
-    X = rng.standard_normal((n, 20)).astype(np.float32)
-    X[:, 2:] *= rng.random((n, 18)) < 0.06
-    X[:, 6:10] = np.sign(X[:, 6:10])
-    X[rng.random(X.shape) < 0.01] = np.nan
-    X[:, 12:] = np.nan_to_num(X[:, 12:])
-    score = np.nan_to_num(X) @ rng.standard_normal((20, 3)) + rng.gumbel(size=(n, 3))
-    matrix, loss = binned(X, np.zeros(20, bool), None, 255), make_loss("log_loss", n_classes=3)
-    limits: dict[str, Any] = {"hashed_order": False, "needs_gain": True} | options
-    return BoostTask(
-        matrix,
-        RowSet(matrix, np.argmax(score, axis=1).astype(np.int32), None, np.zeros((n, 3))),
-        (),
-        loss,
-        TreeOptions(NEWTON, regularisation=Regularisation(l2=1.0), **limits),
-        1e-3,
-        False,
-        RowSampler(ALL_ROWS, n, n, 1),
-        0,
-        n_threads=n_threads,
-        memory_budget=2**28,
-    )
