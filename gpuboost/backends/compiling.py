@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 STEP_SECONDS = 0.1  # between two checks of a wait
 NOTICE_SECONDS = 2.0  # a process that has waited longer in all prints `NOTICE`
@@ -22,6 +22,9 @@ NOTICE = (
     "gpuboost: compiling for this machine, once per installation; "
     "`gpuboost warmup` compiles everything ahead"
 )
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _of_thread = threading.local()  # `is_cancelled`: whether the work of the thread is cancelled
 
@@ -119,6 +122,26 @@ def worker_threads(n_threads: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=left.is_set())
 
 
+def shared_items(
+    task: Callable[[Item], Result], items: Sequence[Item]
+) -> tuple[list[Result], Callable[[], None]]:
+    """A list of results, which is filled once some threads call the function beside it.
+
+    Each takes the next item until none is left; after an error, none begins another one.
+    """
+    found, left = cast("list[Result]", [None] * len(items)), iter(range(len(items)))
+
+    def take() -> None:
+        try:
+            for i in left:
+                found[i] = task(items[i])
+        except BaseException:
+            deque(left, maxlen=0)
+            raise
+
+    return found, take
+
+
 class Workers:
     """Threads for many short calls, one after another; a new pool takes 0.3 ms more for each.
 
@@ -136,23 +159,11 @@ class Workers:
         self.n_threads, self._pool = n_threads, pool
 
     def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """Call a function with each item, in the threads; results are in the order of items.
-
-        After an error in a thread, or Ctrl-C, no thread begins another item.
-        """
+        """Call a function with each item by `shared_items`; results are in the order of items."""
         if self._pool is None:
             return [task(item) for item in items]
         given, pool = list(items), self._pool
-        found, left = [None] * len(given), iter(range(len(given)))
-
-        def take() -> None:
-            try:
-                for i in left:  # the next one, whichever thread took the last
-                    found[i] = task(given[i])
-            except BaseException:
-                deque(left, maxlen=0)
-                raise
-
+        found, take = shared_items(task, given)
         others = [pool.submit(take) for _ in range(min(self.n_threads, len(given)) - 1)]
         take()
         for other in others:

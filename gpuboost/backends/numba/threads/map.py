@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.compiling import worker_threads
-from gpuboost.backends.numba.threads.pool import Item, Result
+from gpuboost.backends.compiling import Item, Result, worker_threads
 
 RESULTS_AHEAD = 2  # number of results per thread that can wait for the consumer
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numba import types
 
-from gpuboost.backends.compiling import cancel_waits_if
+from gpuboost.backends.compiling import Item, Result, cancel_waits_if, shared_items
 from gpuboost.backends.numba.references import Reference
 from gpuboost.backends.numba.threads.barrier import (
     ARRIVED,
@@ -39,9 +39,6 @@ from gpuboost.backends.numba.threads.commands import (
     wait_until_done,
 )
 from gpuboost.backends.numba.threads.load import WorkClock, load_of
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class ThreadPool:
@@ -135,15 +132,9 @@ class ThreadPool:
         self, work: Callable[[Item], Result], items: Sequence[Item], together: bool = True
     ) -> list[Result]:
         """Results of ``work`` for all items, in order; ``together`` is as in `share`."""
-        found: dict[int, Result] = {}
-        left = enumerate(items)  # shared by the threads, each of which takes the next item
-
-        def take(_: int, __: np.ndarray) -> None:
-            for i, item in left:
-                found[i] = work(item)
-
-        self.share(take, together and len(items) > 1)
-        return [found[i] for i in range(len(items))]
+        found, take = shared_items(work, items)
+        self.share(lambda *_: take(), together and len(items) > 1)
+        return found
 
     def dismiss(self) -> None:
         """End the other threads; if there is work later, new ones start."""
