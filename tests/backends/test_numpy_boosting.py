@@ -17,7 +17,7 @@ from gpuboost.engine.losses import make_loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.task import Regularisation, TreeOptions
 from tests.binning import fit_bin_mapper
-from tests.numba.booster_rounds import assert_equal_fields
+from tests.numba.booster.booster_rounds import assert_equal_fields
 
 N, N_CLASSES = 300, 4
 

@@ -23,7 +23,7 @@ from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.task import NO_LIMIT, GrowTask, Regularisation, TreeOptions
 from tests.engine.harness import COLUMN_KINDS, Problem, make_columns, make_weights
 from tests.engine.strategies import boosting_problems
-from tests.numba.booster_rounds import (
+from tests.numba.booster.booster_rounds import (
     CLASSES,
     OUTPUTS,
     assert_equal_fields,

@@ -16,7 +16,7 @@ from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
 from gpuboost.engine.sampling import ALL_ROWS, WITHOUT_REPLACEMENT, RowSampler
 from gpuboost.engine.task import Regularisation, TreeOptions
-from tests.numba.booster_rounds import (
+from tests.numba.booster.booster_rounds import (
     OUTPUTS,
     assert_same_rounds,
     binned,
