@@ -87,7 +87,7 @@ def joined_blocks(blocks: Sequence[RowBlock]) -> RowBlock:
     if len(blocks) == 1:
         return blocks[0]
     columns = zip(*(vars(block).values() for block in blocks), strict=True)
-    return RowBlock(*map(_concatenate, columns))
+    return RowBlock(*(None if own[0] is None else np.concatenate(own) for own in columns))
 
 
 def make_roots(task: GrowTask, trees: Sequence[int], **sums: Any) -> Frontier:
@@ -367,10 +367,6 @@ class RowOps:
         missing = code == matrix.missing_code if matrix.n_missing.any() else None
         missing_left = np.repeat(splits.missing[parents] == MISSING_LEFT, count)
         return goes_left(code, limit, category, splits.mask, missing, missing_left)
-
-
-def _concatenate(parts: tuple[Any, ...]) -> Any:
-    return None if parts[0] is None else np.concatenate(parts)
 
 
 def ranges(start: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from errno import ENOENT
 from functools import partial
 from pathlib import Path
@@ -103,15 +103,10 @@ def write_columns(batches: Iterable[NamedColumns], path: str) -> None:
             write_tables(_tables(batches, ending), partial(_arrow_writer, file, ending))
         else:
             delimiter = "\t" if ending.startswith("tsv") else ","
-            with _uncompressed(file, ending) as content:
+            with gzip.open(file, "wb") if ending.endswith(".gz") else nullcontext(file) as content:
                 text = io.TextIOWrapper(content, encoding="utf-8", newline="")
                 _write_text(batches, text, delimiter)
                 text.detach()  # else it would close the file
-
-
-def _uncompressed(file: IO[bytes], ending: str) -> AbstractContextManager[Any]:
-    """A file that compresses what is written to it if its name ends in ``.gz``."""
-    return gzip.open(file, "wb") if ending.endswith(".gz") else nullcontext(file)
 
 
 def _ending(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,24 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
     """There are many chunks, full partial sums, features of several panels, and bundles."""
     task = large_task(name, n_threads, subsample)
     assert assert_same_rounds(task, rounds=2).grows_by_levels
+
+
+@pytest.mark.parametrize(
+    ("size", "columns"),
+    [("256K", 32), ("512K", 32), ("1024K", 64), ("1280K", 80), ("2048K", 128), ("16384K", 128)],
+)
+def test_tiles_fit_the_cache(size: str, columns: int, tmp_path: Path) -> None:
+    file = tmp_path / "size"
+    file.write_text(f"{size}\n")
+    assert level_grow.columns_in_cache(file) == columns
+
+
+def test_tiles_if_the_cache_is_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "size"
+    assert level_grow.columns_in_cache(file) == 64
+    for content in ("", "1M", "unknown"):
+        file.write_text(content)
+        assert level_grow.columns_in_cache(file) == 64
 
 
 @pytest.mark.parametrize("name", ["log_loss", "squared_error"])

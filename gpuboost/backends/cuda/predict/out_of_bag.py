@@ -41,7 +41,7 @@ def sum_out_of_bag(
     count = xp.zeros(n, dtype=xp.int64)
     capacity = runtime.memory_budget() // (BYTES_PER_DRAW * n)
     for first, drawn in _drawn(runtime, draws, max(1, min(capacity, OUT_OF_BAG_TREES))):
-        trees = _some_trees(forest, first, len(drawn[1]))
+        trees = replace(forest, offset=forest.offset[first : first + len(drawn[1]) + 1])
         for rows, block in code_blocks(matrix):
             found = find_leaves(runtime, trees, DeviceFeatures.of(xp, runtime.asarray(block)))
             _add(runtime, trees, found, drawn[0], rows.start, total, count)
@@ -65,11 +65,6 @@ def _drawn(
             numbers = [tree for _, tree in of_sampler[start : start + capacity]]
             yield first, (counts(device.keys(numbers)), numbers)
             first += len(numbers)
-
-
-def _some_trees(forest: DeviceForest, first: int, n_trees: int) -> DeviceForest:
-    """Restrict a forest to some trees, whose nodes keep their numbers in the forest."""
-    return replace(forest, offset=forest.offset[first : first + n_trees + 1])
 
 
 def _add(

@@ -49,7 +49,7 @@ def find_splits(own, samples, state, work, level, barrier):
     """Compute the histograms and best splits of a level.
 
     If the sibling pairs are enough tasks for all threads, each histogram is searched where it was
-    summed, while it is in the L2 cache (of 2 MB, if it has 128 columns).
+    summed, while it is in the L2 cache (see `grower.TILE`).
     """
     problem, channels, partial = own.problem, own.channels, own.partial
     n_pairs, n_tiles = level[PAIRS], work.found.shape[1] // STRIPS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpuboost.backends.numba.level_wise.channels import cell_size, columns_of_ti
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
 from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
 from gpuboost.backends.numba.level_wise.grow import GROW_TOGETHER
-from gpuboost.backends.numba.level_wise.histograms import SMALL_TILE, STRIPS, TILE
+from gpuboost.backends.numba.level_wise.histograms import SMALL_TILE, STRIPS
 from gpuboost.backends.numba.level_wise.leaves import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
@@ -31,6 +32,25 @@ from gpuboost.backends.numba.splits.plugins import plugins_of
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine.task import NO_LIMIT, GrownTree
 
+CACHE_SIZE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")  # of L2, as in "1024K"
+
+
+def columns_in_cache(file: Path = CACHE_SIZE) -> int:
+    """Number of columns, 32 to 128, whose partial sums take at most an eighth of the L2 cache.
+
+    If the size of the cache cannot be read, it is taken to be 1 MiB.
+    """
+    try:
+        kibibytes = int(file.read_text().strip().removesuffix("K"))
+    except (OSError, ValueError):
+        kibibytes = 1024
+    return min(max(kibibytes // 128 * 8, SMALL_TILE), 128)
+
+
+# Largest number of columns of a tile. With one pass over the rows for every 32 columns, 400k x 400
+# takes 1.3 and 20k x 1,000 1.1 times as long on a core with 2 MiB of L2 cache. On one with 1 MiB,
+# tiles of 128 columns take 1.2 times as long as those of 64.
+TILE = columns_in_cache()
 # Nodes with at most this many rows are not cut into chunks: the histogram of each chunk must be
 # written and added up.
 MIN_CHUNK_ROWS = 1 << 12
@@ -175,7 +195,8 @@ class Shape:
     @property
     def pieces(self) -> int:
         """Largest number of chunks that the rows of a level are cut into if all are in one node."""
-        return max(min(CHUNKS_PER_THREAD * self.n_threads, self._max_parts // 2), 1)
+        parts = self.memory_budget // 4 // self._histogram_bytes if self.n_threads > 1 else 1
+        return max(min(CHUNKS_PER_THREAD * self.n_threads, parts // 2), 1)
 
     @property
     def n_parts(self) -> int:
@@ -187,10 +208,6 @@ class Shape:
         """Whether trees have several channels, and so many levels that nodes have few rows."""
         rows = CHANNELS_MEAN * 2 ** (min(self.depth, _ENDLESS) - 1)
         return self.n_channels > 1 and not self.best_first and self.n_samples < rows
-
-    @property
-    def _max_parts(self) -> int:
-        return 1 if self.n_threads == 1 else self.memory_budget // 4 // self._histogram_bytes
 
     @property
     def _histogram_bytes(self) -> int:

@@ -27,10 +27,9 @@ from gpuboost.backends.numba.level_wise.channels import sum_rows
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.threads.barrier import next_task
 
-# Largest number of columns of a tile, and of a tile that is one panel, whose partial sums have 64
-# KiB, a little more than the L1 cache. With one pass over the rows for every 32 columns, 400k x 400
-# takes 1.3 and 20k x 1,000 1.1 times as long.
-TILE, SMALL_TILE = 128, 32
+# Largest number of columns of a tile that is one panel; its partial sums have 64 KiB, a little more
+# than the L1 cache.
+SMALL_TILE = 32
 PANEL = 24  # columns of a panel of a larger tile, a multiple of 8 (16 and 32: 2 to 13% slower)
 # Strips of the columns of a tile, which are searched one by one, so that threads share the search
 # of a single pair of siblings: 200k x 28 with 31 leaves takes 0.95 of the time.
