@@ -87,7 +87,8 @@ def joined_blocks(blocks: Sequence[RowBlock]) -> RowBlock:
     if len(blocks) == 1:
         return blocks[0]
     columns = zip(*(vars(block).values() for block in blocks), strict=True)
-    return RowBlock(*(None if own[0] is None else np.concatenate(own) for own in columns))
+    whole: Any = [None if own[0] is None else np.concatenate(own) for own in columns]
+    return RowBlock(*whole)
 
 
 def make_roots(task: GrowTask, trees: Sequence[int], **sums: Any) -> Frontier:

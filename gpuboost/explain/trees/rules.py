@@ -22,6 +22,7 @@ from gpuboost.explain.trees.leaf_rows import Leaf, MeasuredRows, TrainingRows, m
 from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, TERMS, ShownModel
 
 TOP_RULES = 20  # of an ensemble
+_ALTERNATIVES = (" or missing", " or 0", " and not 0")  # ends of conditions that need brackets
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Rule:
         """The rule in words, with up to ``max_categories`` categories of each set."""
         texts = [each.text(shortest, max_categories) for each in self.conditions]
         if len(texts) > 1:
-            texts = [f"({text})" if _has_or(text) else text for text in texts]
+            texts = [f"({text})" if text.endswith(_ALTERNATIVES) else text for text in texts]
         facts = [f"support {self.coverage:.1%}" if self.count is None else f"support {self.count}"]
         if self.precision is not None:
             of_what = "" if self.majority is None else f" for {one_line(self.majority)}"
@@ -124,10 +125,6 @@ class Rule:
             return ", ".join(map(shortest, self.value))
         of_what = "" if self.output is None else f" of {one_line(self.output)}"
         return f"raw prediction{of_what} {', '.join(f'{part:+.6g}' for part in self.value)}"
-
-
-def _has_or(text: str) -> bool:
-    return text.endswith((" or missing", " or 0", " and not 0"))
 
 
 def export_rules(

@@ -44,7 +44,7 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
 
 @pytest.mark.parametrize(
     ("size", "columns"),
-    [("256K", 32), ("512K", 32), ("1024K", 64), ("1280K", 80), ("2048K", 128), ("16384K", 128)],
+    [("256K", 48), ("512K", 48), ("1024K", 64), ("1280K", 80), ("2048K", 128), ("16384K", 128)],
 )
 def test_tiles_fit_the_cache(size: str, columns: int, tmp_path: Path) -> None:
     file = tmp_path / "size"

@@ -14,7 +14,7 @@ from gpuboost.backends.numba.level_wise.channels import cell_size, columns_of_ti
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS, FeatureBundles
 from gpuboost.backends.numba.level_wise.feature_sampling import sampling_plugins
 from gpuboost.backends.numba.level_wise.grow import GROW_TOGETHER
-from gpuboost.backends.numba.level_wise.histograms import SMALL_TILE, STRIPS
+from gpuboost.backends.numba.level_wise.histograms import PANEL, SMALL_TILE, STRIPS
 from gpuboost.backends.numba.level_wise.leaves import Leaves
 from gpuboost.backends.numba.level_wise.policy import collect
 from gpuboost.backends.numba.level_wise.records import (
@@ -36,20 +36,21 @@ CACHE_SIZE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")  # of L2, as
 
 
 def columns_in_cache(file: Path = CACHE_SIZE) -> int:
-    """Number of columns, 32 to 128, whose partial sums take at most an eighth of the L2 cache.
+    """Number of columns, two panels to 128, whose partial sums take an eighth of the L2 cache.
 
-    If the size of the cache cannot be read, it is taken to be 1 MiB.
+    The histograms of a node and of its parent need the cache, too. If its size cannot be read, as
+    on macOS and Windows, it is taken to be 1 MiB.
     """
     try:
         kibibytes = int(file.read_text().strip().removesuffix("K"))
     except (OSError, ValueError):
         kibibytes = 1024
-    return min(max(kibibytes // 128 * 8, SMALL_TILE), 128)
+    return min(max(kibibytes // 128 * 8, 2 * PANEL), 128)
 
 
 # Largest number of columns of a tile. With one pass over the rows for every 32 columns, 400k x 400
 # takes 1.3 and 20k x 1,000 1.1 times as long on a core with 2 MiB of L2 cache. On one with 1 MiB,
-# tiles of 128 columns take 1.2 times as long as those of 64.
+# fits with tiles of 128 columns take 1.2 to 1.3 times as long as those with 64.
 TILE = columns_in_cache()
 # Nodes with at most this many rows are not cut into chunks: the histogram of each chunk must be
 # written and added up.

@@ -11,7 +11,7 @@ totals of nodes with few rows are words, too, see `Samples.rows_in_word`):
 If a histogram also needs counts of rows, a second pass over the rows adds ones instead of words.
 The rows of a deep node are far apart in memory, so their codes and words are prefetched some rows
 ahead. A block of rows is added to the panels of a tile one after the other, so that the sums of a
-panel stay in the L1 cache (of 48 KiB), and the codes of the block in the L2 cache.
+panel stay in the L1 cache (if it has 48 KiB), and the codes of the block in the L2 cache.
 """
 
 # mypy: check-untyped-defs=False
@@ -27,8 +27,8 @@ from gpuboost.backends.numba.level_wise.channels import sum_rows
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
 from gpuboost.backends.numba.threads.barrier import next_task
 
-# Largest number of columns of a tile that is one panel; its partial sums have 64 KiB, a little more
-# than the L1 cache.
+# Largest number of columns of a tile that is one panel; its partial sums have 64 KiB, more than the
+# L1 cache (32 or 48 KiB). Narrower panels take longer on both.
 SMALL_TILE = 32
 PANEL = 24  # columns of a panel of a larger tile, a multiple of 8 (16 and 32: 2 to 13% slower)
 # Strips of the columns of a tile, which are searched one by one, so that threads share the search
