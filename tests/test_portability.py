@@ -51,6 +51,7 @@ GUARDED = {
     ("gpuboost.backends.numba.references", "import ctypes"): "addresses of arrays only",
     ("gpuboost.interchange.logarithm", "import ctypes"): "logf, which every C library has",
     ("gpuboost.interchange.logarithm", "import ctypes.util"): "to find the C library",
+    ("gpuboost.backends.numba.level_wise.grower", "/sys/"): "OSError elsewhere; then 1 MiB",
     ("gpuboost.cli.bench.worker", "/proc/"): "OSError elsewhere; then no memory is shown",
     ("gpuboost.blocks.limits", "os.sysconf"): "only with hasattr(os, 'sysconf')",
     ("gpuboost.blocks.limits", "/sys/"): "only if the file exists; then the container has a limit",

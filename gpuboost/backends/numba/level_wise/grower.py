@@ -42,7 +42,7 @@ def columns_in_cache(file: Path = CACHE_SIZE) -> int:
     on macOS and Windows, it is taken to be 1 MiB.
     """
     try:
-        kibibytes = int(file.read_text().strip().removesuffix("K"))
+        kibibytes = int(file.read_text(encoding="ascii").strip().removesuffix("K"))
     except (OSError, ValueError):
         kibibytes = 1024
     return min(max(kibibytes // 128 * 8, 2 * PANEL), 128)
