@@ -83,7 +83,7 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
     ensemble = Ensemble.of(trees)
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
     expected = NumpyBackend().predict(ensemble, X, 1), NumpyBackend().apply(ensemble, X, 1)
-    made = make_perfect(ensemble, X.dtype, N_FEATURES, 1)
+    made = make_perfect(ensemble, X.dtype, N_FEATURES)
     bits, total = perfect_trees.bits_of_rows(X), np.zeros((n_rows, n_values))
     no_leaves = np.empty((len(bits), 0), np.int32)
     block = perfect_trees.PERFECT_BLOCK
@@ -116,7 +116,7 @@ def test_codes_are_equal_to_numpy_s(
         nearest = thresholds.astype(dtype)
         values = np.concatenate([nearest, np.nextafter(nearest, dtype(-np.inf))])
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
-    perfect = make_coded(ensemble, X.dtype, 1)
+    perfect = make_coded(ensemble, X.dtype)
 
     def plain() -> Reference:
         return pack_forest(ensemble, X.dtype, 1)
@@ -144,7 +144,7 @@ def test_few_or_deep_trees_have_no_codes() -> None:
     def n_groups(n_trees: int, depth: int, n_thresholds: int = 5) -> int:
         thresholds = rng.standard_normal(n_thresholds)
         trees = [random_tree(rng, depth, 1, thresholds) for _ in range(n_trees)]
-        made = make_coded(Ensemble.of(trees), np.dtype(np.float32), 1)
+        made = make_coded(Ensemble.of(trees), np.dtype(np.float32))
         return 0 if made is None else len(CodedTrees(*made.kept[1]).feature)
 
     assert n_groups(5, 4) == N_FEATURES

@@ -49,10 +49,11 @@ def code_rows(coder, X, start, codes, n_missing, values, found):
     is_categorical, missing_code = coder.is_categorical, coder.missing_code
     n_rows, n_features = X.shape
     for first in range(0, n_rows, BINNING_BLOCK):
-        n = min(BINNING_BLOCK, n_rows - first)
-        for feature in range(n_features):
+        rows = X[first : first + BINNING_BLOCK]
+        n, to = np.uint64(rows.shape[0]), np.uint64(start + first)
+        for feature in range(np.uint64(n_features)):
             for i in range(n):
-                values[i] = X[first + i, feature]
+                values[i] = rows[i, feature]
             if is_categorical[feature]:
                 n_known = tables.n_bins[feature]
                 for i in range(n):
@@ -63,7 +64,7 @@ def code_rows(coder, X, start, codes, n_missing, values, found):
             for i in range(n):
                 code = missing_code if values[i] != values[i] else found[i]
                 missing += code == missing_code
-                codes[feature, start + first + i] = code
+                codes[feature, to + i] = code
             n_missing[feature] += missing
 
 

@@ -80,7 +80,7 @@ class CodedTrees(NamedTuple):
     tables: EdgeTables
 
 
-def make_coded(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference | None:
+def make_coded(ensemble: Ensemble, dtype: np.dtype) -> Reference | None:
     """Coded trees for rows of ``dtype``, or None if `perfect_trees` is expected to be faster."""
     if depth_of(ensemble) not in CODED_DEPTHS:
         return None
@@ -89,7 +89,7 @@ def make_coded(ensemble: Ensemble, dtype: np.dtype, n_threads: int) -> Reference
         return None
     code, group, rows = coded
     column = CODED_BLOCK * (group + len(rows.feature) * ensemble.missing_left)
-    nodes, leaf = perfect_nodes(ensemble, code, column, n_threads)
+    nodes, leaf = perfect_nodes(ensemble, code, column)
     value = readable(ensemble.value)[leaf + ensemble.offset[:-1, None]]
     value = np.ascontiguousarray(value.transpose(0, 2, 1))
     return by_reference(CodedTrees(nodes, leaf, value, *rows))
@@ -140,17 +140,17 @@ def code_thresholds(
 @inlined
 def _as_codes(trees, X, codes, values, numbers):
     """Fill ``codes`` from the rows of a block."""
-    n, n_used = X.shape[0], trees.feature.size
+    n, n_used = np.uint64(X.shape[0]), trees.feature.size
     for f in range(n_used):
-        feature = trees.feature[f]
+        feature = np.uint64(trees.feature[f])
         for i in range(n):
             values[i] = X[i, feature]
         count_edges_below(values, numbers, n, trees.tables, f)
         right = codes[f * CODED_BLOCK : (f + 1) * CODED_BLOCK]
         left = codes[(n_used + f) * CODED_BLOCK : (n_used + f + 1) * CODED_BLOCK]
-        for i in range(np.uint64(n)):
+        for i in range(n):
             right[i] = np.uint8(numbers[i]) if values[i] == values[i] else ABOVE_ALL
-        for i in range(np.uint64(n)):
+        for i in range(n):
             left[i] = right[i] if right[i] != ABOVE_ALL else np.uint8(0)
 
 
@@ -205,7 +205,7 @@ def predict_coded(trees, X, total, found, buffers):
             leaf, reached = trees.leaf[tree], results[1]
             for v in range(n_values):
                 value, own = trees.value[tree, v], sums[v]
-                for i in range(np.uint64(n)):
+                for i in range(np.uint64(CODED_BLOCK)):
                     own[i] += value[np.uint64(reached[i])]
             if found.size:
                 for i in range(n):

@@ -51,15 +51,17 @@ def code_rows(given, X, codes, values, numbers):
     ``values`` and ``numbers`` (`CODED_BLOCK`,) are buffers.
     """
     for start in range(0, X.shape[0], CODED_BLOCK):
-        n = min(CODED_BLOCK, X.shape[0] - start)
-        for g in range(given.feature.size):
+        rows, own = X[start : start + CODED_BLOCK], codes[start : start + CODED_BLOCK]
+        n = np.uint64(rows.shape[0])
+        for g in range(np.uint64(given.feature.size)):
+            feature, column = np.uint64(given.feature[g]), np.uint64(2) * g
             for i in range(n):
-                values[i] = X[start + i, given.feature[g]]
+                values[i] = rows[i, feature]
             count_edges_below(values, numbers, n, given.tables, g)
             for i in range(n):
                 is_missing = values[i] != values[i]
-                codes[start + i, 2 * g] = 0 if is_missing else numbers[i]
-                codes[start + i, 2 * g + 1] = 0xFFFF if is_missing else numbers[i]
+                own[i, column] = 0 if is_missing else numbers[i]
+                own[i, column + np.uint64(1)] = 0xFFFF if is_missing else numbers[i]
 
 
 class DeepTrees(NamedTuple):
@@ -98,7 +100,7 @@ def make_deep(
     left, depth = contiguous(ensemble.left, np.int32), np.zeros(len(ensemble.left), np.int32)
     deepest_leaf(left, contiguous(ensemble.offset, np.int64), depth)
     upper = {"left": np.where(depth < TOP_LEVELS, left, 0), "value": np.empty((len(left), 0))}
-    top = make_coded(replace(ensemble, **upper), dtype, n_threads)
+    top = make_coded(replace(ensemble, **upper), dtype)
     if top is None:
         return None
     coded = code_thresholds(ensemble, dtype, MAX_WIDE_CODES)

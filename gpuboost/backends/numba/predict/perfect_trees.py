@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import Reference, by_reference
 from gpuboost.backends.numba.threads.map import contiguous
@@ -119,19 +118,19 @@ def deepest_leaf(left, offset, depth):
     return largest
 
 
-def make_perfect(ensemble: Ensemble, dtype: np.dtype, n_features: int, n_threads: int) -> Reference:
+def make_perfect(ensemble: Ensemble, dtype: np.dtype, n_features: int) -> Reference:
     """Perfect trees for rows of ``dtype``; for float32 rows, thresholds are rounded down."""
     integer = _INTEGERS[dtype]
     column = PERFECT_BLOCK * (ensemble.feature + n_features * ensemble.missing_left)
     threshold = ordered_integers(ensemble.threshold, dtype)
-    nodes, leaf = perfect_nodes(ensemble, threshold, column, n_threads)
+    nodes, leaf = perfect_nodes(ensemble, threshold, column)
     largest, infinity = integer(np.iinfo(integer).max), np.full(1, np.inf, dtype).view(integer)[0]
     facts = contiguous(ensemble.offset, np.int64), depth_of(ensemble), largest, infinity
     return by_reference(PerfectTrees(nodes, leaf, readable(ensemble.value), *facts))
 
 
 def perfect_nodes(
-    ensemble: Ensemble, threshold: np.ndarray, column: np.ndarray, n_threads: int
+    ensemble: Ensemble, threshold: np.ndarray, column: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and leaves of perfect trees, from each node's threshold and column.
 
@@ -148,13 +147,8 @@ def perfect_nodes(
     nodes = np.zeros((n_padded, 1 << depth), dtype=PERFECT_TREE_TYPES[threshold.dtype.type])
     leaf = np.empty((ensemble.n_trees, 1 << depth), dtype=np.uint32)
     left, column = contiguous(ensemble.left, np.int32), contiguous(column, np.int32)
-
-    def fill(tree: int) -> None:
-        own = slice(offset[tree], offset[tree + 1])
-        node_at = np.zeros(2 * nodes.shape[1], np.uint32)
-        fill_tree(nodes[tree], leaf[tree], left[own], threshold[own], column[own], node_at)
-
-    parallel(fill, range(ensemble.n_trees), n_threads)
+    node_at = np.zeros(2 << depth, np.uint32)
+    fill_trees(nodes, leaf, left, threshold, column, offset, node_at)
     return nodes, leaf
 
 
@@ -168,22 +162,25 @@ def ordered_integers(threshold: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 @entry
-def fill_tree(nodes, leaf, left, threshold, column, node_at):
-    """Fill the positions of one tree from its nodes.
+def fill_trees(nodes, leaf, left, threshold, column, offset, node_at):
+    """Fill the positions of all trees from their nodes.
 
-    ``node_at``, uint32, has two elements per position, initially zero.
+    ``node_at``, uint32 (2 * 2**depth,), is a buffer, initially zero.
     """
-    n = nodes.size
-    for k in range(1, n):
-        at = node_at[k]
-        if left[at] == 0:
-            nodes[k].threshold, nodes[k].column = np.iinfo(threshold.dtype).max, 0
-            node_at[2 * k], node_at[2 * k + 1] = at, at
-        else:
-            nodes[k].threshold, nodes[k].column = threshold[at], column[at]
-            node_at[2 * k], node_at[2 * k + 1] = left[at], left[at] + 1
-    for k in range(n):
-        leaf[k] = node_at[n + k]
+    n = nodes.shape[1]
+    for tree in range(leaf.shape[0]):
+        first = offset[tree]
+        for k in range(1, n):
+            at = first + node_at[k]
+            if left[at] == 0:
+                nodes[tree, k].threshold = np.iinfo(threshold.dtype).max
+                nodes[tree, k].column = 0
+                node_at[2 * k], node_at[2 * k + 1] = node_at[k], node_at[k]
+            else:
+                nodes[tree, k].threshold, nodes[tree, k].column = threshold[at], column[at]
+                node_at[2 * k], node_at[2 * k + 1] = left[at], left[at] + 1
+        for k in range(n):
+            leaf[tree, k] = node_at[n + k]
 
 
 @inlined

@@ -69,11 +69,11 @@ def packed(
         is_perfect = are_perfect_faster(ensemble, n_features)
         if is_large:
             plain = partial(packed, ensemble, dtype, n_features, n_threads)
-            given = ensemble, dtype, n_threads
-            coded = make_coded(*given) if is_perfect else make_deep(*given, plain)
-            return coded or plain()
+            if is_perfect:
+                return make_coded(ensemble, dtype) or plain()
+            return make_deep(ensemble, dtype, n_threads, plain) or plain()
         if is_perfect:
-            return make_perfect(ensemble, dtype, n_features, n_threads)
+            return make_perfect(ensemble, dtype, n_features)
         return pack_forest(ensemble, dtype, n_threads)
 
     return _forests.of((ensemble,), (dtype.char, n_features, is_large), pack)
