@@ -3,7 +3,7 @@
 The range of a feature's edges is divided into `CELLS` cells of equal width. A value's cell is a
 rounded multiple of its distance from the first edge, so larger values never have smaller cells:
 edges of lower cells are below the value, and those of higher cells are not. The edges of its own
-cell are searched bit by bit.
+cell are searched bit by bit. (A value takes 1.2 ns if the fullest cell has 4 to 7 of 225 edges.)
 """
 
 # mypy: check-untyped-defs=False
@@ -19,8 +19,6 @@ from gpuboost.backends.numba.compiler import inlined, numerics
 from gpuboost.engine.numerics import cell_of
 
 CELLS = 1024
-MAX_IN_CELL = 15
-STRIDE = np.int32(16)  # edges from one that is compared with all values to the next
 _TOGETHER = 256  # features whose cells are counted together
 
 
@@ -38,9 +36,8 @@ class EdgeTables(NamedTuple):
         in the first cell.
     below : uint8 or uint16 (F, `CELLS`)
         Number of edges in lower cells.
-    step : int32 (F,)
-        Smallest power of 2 above the number of edges of any cell; 0 if a cell has more than
-        `MAX_IN_CELL`, as for a few values far from the others. Then cells are not used.
+    n_bits : int64 (F,)
+        Bits of the number of edges in the fullest cell.
     """
 
     edges: np.ndarray
@@ -48,21 +45,19 @@ class EdgeTables(NamedTuple):
     origin: np.ndarray
     scale: np.ndarray
     below: np.ndarray
-    step: np.ndarray
+    n_bits: np.ndarray
 
 
 def edge_tables(edges: np.ndarray, n_bins: np.ndarray) -> EdgeTables:
     """The tables for ``edges`` (F, at most 65,535), padded with +inf."""
     n_features, width = edges.shape
-    table = np.full((n_features, width + MAX_IN_CELL + 2), np.inf, edges.dtype)
-    table[:, :width] = edges
     with np.errstate(all="ignore"):
         finite = np.where(np.isfinite(edges), edges, np.nan)
         origin = np.fmin.reduce(finite, axis=1, initial=np.nan)
         scale = CELLS / (np.fmax.reduce(finite, axis=1, initial=np.nan) - origin)
     scale[~np.isfinite(scale)] = 0
     below = np.empty((n_features, CELLS), np.min_scalar_type(width))
-    step = np.empty(n_features, np.int32)
+    n_bits = np.empty(n_features, np.int64)
     ends = edges.dtype.type(0), edges.dtype.type(CELLS - 1)
     for first in range(0, n_features, _TOGETHER):
         own = slice(first, first + _TOGETHER)
@@ -72,34 +67,45 @@ def edge_tables(edges: np.ndarray, n_bins: np.ndarray) -> EdgeTables:
         is_edge = np.arange(width) < n_bins[own, None] - 1
         count = np.bincount(place[is_edge], minlength=place.shape[0] * CELLS).reshape(-1, CELLS)
         below[own] = np.cumsum(count, axis=1) - count
-        largest = count.max(axis=1)
-        step[own] = np.where(largest > MAX_IN_CELL, 0, 1 << np.frexp(largest)[1])
-    return EdgeTables(table, np.ascontiguousarray(n_bins, np.int64), origin, scale, below, step)
+        n_bits[own] = np.frexp(count.max(axis=1))[1]
+    table = np.full((n_features, width + (1 << n_bits.max(initial=0))), np.inf, edges.dtype)
+    table[:, :width] = edges
+    return EdgeTables(table, np.ascontiguousarray(n_bins, np.int64), origin, scale, below, n_bits)
+
+
+@inlined
+def _search_cells(values, found, n, edges, below, n_bits):
+    """Replace the cell of each value by the number of edges below the value."""
+    for i in range(n):
+        number, step = np.uint32(below[np.uint32(found[i])]), np.uint32(1 << n_bits)
+        for _ in range(n_bits):
+            step >>= np.uint32(1)
+            number += step * np.uint32(edges[number + step - np.uint32(1)] < values[i])
+        found[i] = np.int32(number)
 
 
 @inlined
 def count_edges_below(values, found, n, tables, feature):
-    """Write to ``found`` the number of a feature's edges below each value.
-
-    Without cells, all values are compared with every `STRIDE`-th edge, which takes no memory
-    accesses at computed addresses. (For 255 bins, that takes 0.7 of the time of searching all bits,
-    and cells take 0.4.)
-    """
-    edges, n_bins, step = tables.edges[feature], tables.n_bins[feature], tables.step[feature]
-    if step > 0:
-        origin, scale, below = tables.origin[feature], tables.scale[feature], tables.below[feature]
-        first, last = values.dtype.type(0), values.dtype.type(CELLS - 1)
+    """Write to ``found``, int32, the number of a feature's edges below each of ``n`` values."""
+    edges, below, n_bits = tables.edges[feature], tables.below[feature], tables.n_bits[feature]
+    origin, scale = tables.origin[feature], tables.scale[feature]
+    first, last = values.dtype.type(0), values.dtype.type(CELLS - 1)
+    for i in range(n):
+        found[i] = np.int32(numerics.cell_of(values[i], origin, scale, first, last))
+    if n_bits == 1:
+        _search_cells(values, found, n, edges, below, 1)
+    elif n_bits == 2:
+        _search_cells(values, found, n, edges, below, 2)
+    elif n_bits == 3:
+        _search_cells(values, found, n, edges, below, 3)
+    elif n_bits == 4:
+        _search_cells(values, found, n, edges, below, 4)
+    else:  # a step for all values before the next one: a loop over the steps would have branches
         for i in range(n):
-            found[i] = below[np.uint32(numerics.cell_of(values[i], origin, scale, first, last))]
-    else:
-        for i in range(n):
-            found[i] = 0
-        for k in range(STRIDE - 1, n_bins - 1, STRIDE):
-            edge = edges[k]
+            found[i] = below[np.uint32(found[i])]
+        for bit in range(n_bits - 1, -1, -1):
+            step = np.uint32(1 << bit)
             for i in range(n):
-                found[i] += STRIDE if edge < values[i] else np.int32(0)
-        step = STRIDE
-    while step > 1:
-        step >>= np.int32(1)
-        for i in range(n):
-            found[i] += step if edges[np.uint32(found[i] + step - np.int32(1))] < values[i] else 0
+                number = np.uint32(found[i])
+                is_below = np.uint32(edges[number + step - np.uint32(1)] < values[i])
+                found[i] = np.int32(number + step * is_below)

@@ -34,6 +34,7 @@ MIN_CODED_ROWS = 128  # blocks are padded, so fewer rows take longer than by `pe
 CODED_DEPTHS = range(2, 8)  # the number of nodes doubles with each level
 MIN_TREES_PER_GROUP = 1.5  # with fewer, the codes take as long as they save (measured)
 SELECTED_LEVELS = 2  # levels of one selection: the results between them are not stored
+TREES_PER_SUM = 4  # trees whose values are added to a row's sum before it is stored
 ABOVE_ALL = np.uint8(255)
 MAX_CODES = int(ABOVE_ALL) - 1  # edges of a group
 
@@ -68,7 +69,7 @@ class CodedTrees(NamedTuple):
     leaf : uint32 (T, 2**depth)
         Number of each leaf in its original tree.
     value : float64 (T, n_values, 2**depth)
-        Values of the leaves.
+        Values of the leaves; T is rounded up to a multiple of `TREES_PER_SUM` by zeros.
     feature, tables
         As in `CodedRows`.
     """
@@ -91,7 +92,8 @@ def make_coded(ensemble: Ensemble, dtype: np.dtype) -> Reference | None:
     column = CODED_BLOCK * (group + len(rows.feature) * ensemble.missing_left)
     nodes, leaf = perfect_nodes(ensemble, code, column)
     value = readable(ensemble.value)[leaf + ensemble.offset[:-1, None]]
-    value = np.ascontiguousarray(value.transpose(0, 2, 1))
+    n_missing = -len(value) % TREES_PER_SUM
+    value = np.pad(value.transpose(0, 2, 1), ((0, n_missing), (0, 0), (0, 0)))
     return by_reference(CodedTrees(nodes, leaf, value, *rows))
 
 
@@ -175,7 +177,7 @@ def reach_leaves(trees, X, reached, buffers):
     The number of rows is rounded up to a multiple of `CODED_BLOCK`. ``buffers`` are those of
     `coded_buffers`.
     """
-    codes, results, values, numbers, _ = buffers
+    codes, results, values, numbers = buffers[:4]
     for start in range(0, X.shape[0], CODED_BLOCK):
         _as_codes(trees, X[start : start + CODED_BLOCK], codes, values, numbers)
         for tree in range(trees.leaf.shape[0]):
@@ -185,6 +187,16 @@ def reach_leaves(trees, X, reached, buffers):
                 own[i] = results[1, i]
 
 
+@inlined
+def _add_values(value, first, v, reached, sums):
+    """Add value ``v`` of the leaves in `TREES_PER_SUM` trees from ``first`` on, in their order."""
+    for i in range(np.uint64(CODED_BLOCK)):
+        total = sums[v, i]
+        for tree in range(np.uint64(TREES_PER_SUM)):
+            total += value[first + tree, v, np.uint64(reached[tree, i])]
+        sums[v, i] = total
+
+
 @entry
 def predict_coded(trees, X, total, found, buffers):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
@@ -192,24 +204,25 @@ def predict_coded(trees, X, total, found, buffers):
     If ``found`` (rows, trees) is not empty, store the leaves, numbered within their original tree,
     there instead. ``buffers`` are those of `coded_buffers`.
     """
-    codes, results, values, numbers, sums = buffers
-    n_values = total.shape[1]
+    codes, results, values, numbers, sums, reached = buffers
+    n_trees, n_values = trees.leaf.shape[0], np.uint64(total.shape[1])
     for start in range(0, X.shape[0], CODED_BLOCK):
         n = min(CODED_BLOCK, X.shape[0] - start)
         _as_codes(trees, X[start : start + n], codes, values, numbers)
         for v in range(n_values):
             for i in range(n):
                 sums[v, i] = total[start + i, v]
-        for tree in range(trees.leaf.shape[0]):
-            _select(trees.nodes[tree], codes, results)
-            leaf, reached = trees.leaf[tree], results[1]
-            for v in range(n_values):
-                value, own = trees.value[tree, v], sums[v]
+        for first in range(0, n_trees, TREES_PER_SUM):
+            for tree in range(first, min(first + TREES_PER_SUM, n_trees)):
+                _select(trees.nodes[tree], codes, results)
+                own = reached[tree - first]
                 for i in range(np.uint64(CODED_BLOCK)):
-                    own[i] += value[np.uint64(reached[i])]
-            if found.size:
-                for i in range(n):
-                    found[start + i, tree] = leaf[reached[i]]
+                    own[i] = results[1, i]
+                if found.size:
+                    for i in range(n):
+                        found[start + i, tree] = trees.leaf[tree, own[i]]
+            for v in range(n_values):
+                _add_values(trees.value, np.uint64(first), v, reached, sums)
         for v in range(n_values):
             for i in range(n):
                 total[start + i, v] = sums[v, i]
@@ -219,7 +232,8 @@ def coded_buffers(reference: Reference, dtype: np.dtype) -> tuple[np.ndarray, ..
     """Buffers of `predict_coded` for `CodedTrees` and rows of ``dtype``.
 
     They are the codes (see the module), results (2**depth, `CODED_BLOCK`), values and numbers
-    (`CODED_BLOCK`,), and sums (values, `CODED_BLOCK`).
+    (`CODED_BLOCK`,), sums (values, `CODED_BLOCK`), and what rows reach (`TREES_PER_SUM`,
+    `CODED_BLOCK`), initially 0.
     """
     trees = CodedTrees(*reference.kept[1])
     return (
@@ -228,4 +242,5 @@ def coded_buffers(reference: Reference, dtype: np.dtype) -> tuple[np.ndarray, ..
         np.empty(CODED_BLOCK, dtype),
         np.empty(CODED_BLOCK, np.int32),
         np.empty((trees.value.shape[1], CODED_BLOCK)),
+        np.zeros((TREES_PER_SUM, CODED_BLOCK), np.uint8),
     )
