@@ -40,28 +40,33 @@ from gpuboost.engine.ensembles.ensemble import Ensemble
 LARGE_TREE, ROWS_PER_NODE = 256, 8
 TOP_LEVELS = 6  # upper levels of deep trees that are found together (5 and 7 measure alike)
 MAX_WIDE_CODES = 1023  # edges of a group with codes of two bytes
-MAX_WIDE_GROUPS = 1 << 14  # column, direction of missing values and 1 bit more fit 16 bits
+MAX_WIDE_GROUPS = 1 << 15  # group and direction of missing values fit 16 bits
 
 
 @entry
 def code_rows(given, X, codes, values, numbers):
-    """Fill ``codes``, uint16 (rows, 2 * G), from the rows of ``X``.
+    """Fill ``codes``, uint16 (rows, G), or (rows, 2 * G) if values are missing, from ``X``.
 
-    For group g, a missing value has code 0 in column 2 * g, and the largest code in the next one.
-    ``values`` and ``numbers`` (`CODED_BLOCK`,) are buffers.
+    Then, for group g, a missing value has code 0 in column 2 * g, and the largest code in the next
+    one. ``values`` and ``numbers`` (`CODED_BLOCK`,) are buffers.
     """
+    n_groups = np.uint64(given.feature.size)
     for start in range(0, X.shape[0], CODED_BLOCK):
         rows, own = X[start : start + CODED_BLOCK], codes[start : start + CODED_BLOCK]
         n = np.uint64(rows.shape[0])
-        for g in range(np.uint64(given.feature.size)):
-            feature, column = np.uint64(given.feature[g]), np.uint64(2) * g
+        for g in range(n_groups):
+            feature = np.uint64(given.feature[g])
             for i in range(n):
                 values[i] = rows[i, feature]
             count_edges_below(values, numbers, n, given.tables, g)
-            for i in range(n):
-                is_missing = values[i] != values[i]
-                own[i, column] = 0 if is_missing else numbers[i]
-                own[i, column + np.uint64(1)] = 0xFFFF if is_missing else numbers[i]
+            if own.shape[1] == given.feature.size:
+                for i in range(n):
+                    own[i, g] = numbers[i]
+            else:
+                for i in range(n):
+                    is_missing, column = values[i] != values[i], np.uint64(2) * g
+                    own[i, column] = 0 if is_missing else numbers[i]
+                    own[i, column + np.uint64(1)] = 0xFFFF if is_missing else numbers[i]
 
 
 class DeepTrees(NamedTuple):
@@ -108,8 +113,8 @@ def make_deep(
     if coded is None or n_groups > min(len(np.unique(coded[2].feature)), MAX_WIDE_GROUPS):
         return by_reference(DeepTrees(top, None, plain()))
     code, group, rows = coded
-    column, ones = 2 * group + ~ensemble.missing_left, np.ones(len(code), np.bool_)
-    forest = pack_nodes(ensemble, code.dtype, lambda own: code[own], column, ones, n_threads)
+    given = code.dtype, lambda own: code[own], group, ensemble.missing_left
+    forest = pack_nodes(ensemble, *given, n_threads)
     return by_reference(DeepTrees(top, by_reference(rows), forest))
 
 
@@ -126,8 +131,9 @@ def predict_deep(deep: Reference, X: np.ndarray, total: np.ndarray, found: np.nd
     starts = CodedTrees(*top.kept[1]).leaf
     reached = np.empty((len(starts), -(-len(X) // CODED_BLOCK) * CODED_BLOCK), np.uint8)
     reach_leaves(top, X, reached, coded_buffers(top, X.dtype))
-    values = X
+    values, columns = X, 1
     if rows is not None:
-        values = np.empty((len(X), 2 * len(CodedRows(*rows.kept[1]).feature)), np.uint16)
+        columns += bool(np.isnan(X).any())
+        values = np.empty((len(X), columns * len(CodedRows(*rows.kept[1]).feature)), np.uint16)
         code_rows(rows, X, values, np.empty(CODED_BLOCK, X.dtype), np.empty(CODED_BLOCK, np.int32))
-    traverse_forest(forest, values, total, found, (starts, reached))
+    traverse_forest(forest, values, total, found, (starts, reached), columns)

@@ -121,11 +121,11 @@ def pack_tree(nodes, thresholds, feature, left, missing_left):
 
 
 @inlined
-def _step(nodes, category, masks, k, X, row, any_missing, any_category):
-    """The node of a tree that a row reaches from node ``k``; a row in a leaf stays there."""
+def _step(nodes, category, masks, k, row, shift, any_missing, any_category):
+    """The node of a tree that ``row`` reaches from node ``k``; a row in a leaf stays there."""
     node = nodes[k]
     packed = np.uint32(node.feature)
-    x = X[row, packed >> np.uint32(1)]
+    x = row[packed >> shift]
     right = x > node.threshold
     if any_missing:
         right |= (x != x) & ((packed & np.uint32(1)) == 1)
@@ -135,12 +135,14 @@ def _step(nodes, category, masks, k, X, row, any_missing, any_category):
 
 
 @inlined
-def _traverse(forest, tree, X, rows, buffers, any_missing, any_category):
+def _traverse(forest, tree, X, rows, buffers, shift, any_missing, any_category):
     """Find the leaves of a range of rows of ``X`` in one tree; each pass takes `STEPS` steps.
 
     The first buffer holds the nodes at which rows start, which their leaves replace.
 
-    If not ``any_missing``, no row has missing values; if not ``any_category``, no split of the tree
+    Node n of feature f uses column ``n.feature >> shift``: f if ``shift`` is 1; if it is 0, the
+    column of f for the direction of missing values, of which there are two. If not ``any_missing``,
+    no value is NaN; if not ``any_category``, no split of the tree
     is categorical.
     """
     first, masks = forest.offset[tree], forest.masks[forest.mask_offset[tree] :]
@@ -151,21 +153,21 @@ def _traverse(forest, tree, X, rows, buffers, any_missing, any_category):
     while n_active > 0:
         kept = np.uint64(0)
         for i in range(n_active):
-            row = active[i]
-            before = leaf[row]
+            at = active[i]
+            row, before = X[at], leaf[at]
             for _ in range(STEPS - 1):
-                before = _step(nodes, category, masks, before, X, row, any_missing, any_category)
-            after = _step(nodes, category, masks, before, X, row, any_missing, any_category)
-            leaf[row], active[kept] = after, row
+                before = _step(nodes, category, masks, before, row, shift, any_missing, any_category)
+            after = _step(nodes, category, masks, before, row, shift, any_missing, any_category)
+            leaf[at], active[kept] = after, at
             kept += np.uint64(after != before)
         n_active = kept
 
 
 @entry
-def predict_rows(forest, X, any_missing, total, found, starts, buffers):
+def predict_rows(forest, X, shift, any_missing, total, found, starts, buffers):
     """Add the values of each row's leaves to ``total`` (rows, values), in the order of the trees.
 
-    ``any_missing`` is whether ``X`` has missing values. If ``found`` (rows, trees) is not empty,
+    For ``shift``, see `_traverse`; ``any_missing`` is whether ``X`` has NaN. If ``found`` (rows, trees) is not empty,
     store the leaves, numbered within their tree, there instead. Rows start at the nodes whose
     positions in the first of ``starts`` are in the second, see `reach_leaves`; if that is empty, at
     the roots. ``buffers`` are of uint32, (rows,) and (`PREDICTION_BLOCK`,).
@@ -185,11 +187,11 @@ def predict_rows(forest, X, any_missing, total, found, starts, buffers):
         for start in range(0, X.shape[0], PREDICTION_BLOCK):
             rows = (start, min(start + PREDICTION_BLOCK, X.shape[0]))
             if any_category:
-                _traverse(forest, tree, X, rows, buffers, True, True)
+                _traverse(forest, tree, X, rows, buffers, shift, True, True)
             elif any_missing:
-                _traverse(forest, tree, X, rows, buffers, True, False)
+                _traverse(forest, tree, X, rows, buffers, shift, True, False)
             else:
-                _traverse(forest, tree, X, rows, buffers, False, False)
+                _traverse(forest, tree, X, rows, buffers, shift, False, False)
         if found.size:
             for row in range(leaf.size):
                 found[row, tree] = leaf[row]
@@ -198,8 +200,19 @@ def predict_rows(forest, X, any_missing, total, found, starts, buffers):
 
 
 def traverse_forest(
-    forest: Reference, X: np.ndarray, total: np.ndarray, found: np.ndarray, starts: Any = AT_ROOTS
+    forest: Reference,
+    X: np.ndarray,
+    total: np.ndarray,
+    found: np.ndarray,
+    starts: Any = AT_ROOTS,
+    columns: int = 1,
 ) -> None:
-    """Add the values of leaves to ``total``, or fill ``found``; see `predict_rows`."""
+    """Add the values of leaves to ``total``, or fill ``found``; see `predict_rows`.
+
+    ``X`` has one of a feature's ``columns`` if it has values or codes, or two of codes in which
+    missing values go left and right.
+    """
+    any_missing = X.dtype.kind == "f" and bool(np.isnan(X).any())
     buffers = np.empty(len(X), np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
-    predict_rows(forest, X, bool(np.isnan(X).any()), total, found, starts, buffers)
+    shift = np.uint32(2 - columns)
+    predict_rows(forest, X, shift, any_missing, total, found, starts, buffers)
