@@ -113,7 +113,8 @@ def code_thresholds(
         The groups.
     """
     inner, kind = np.flatnonzero(ensemble.left), np.min_scalar_type(size)
-    inner = inner[np.argsort(ensemble.feature[inner], kind="stable")]
+    number = ensemble.feature[inner]
+    inner = inner[np.argsort(number.astype(np.min_scalar_type(number.max(initial=0))), kind="stable")]
     features, first = np.unique(ensemble.feature[inner], return_index=True)
     code = np.full(len(ensemble.left), np.iinfo(kind).max, kind)
     group = np.zeros(len(code), np.int32)
