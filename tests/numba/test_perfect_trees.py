@@ -103,9 +103,16 @@ def test_equal_to_numpy_s(seed: int, dtype: Any, depth: int, n_rows: int, n_valu
     n_rows=st.sampled_from((1, 255, 256, 257, 600)),
     n_values=st.integers(1, 2),
     n_thresholds=st.sampled_from((1, 254, 255, 508, 2000)),
+    any_missing=st.booleans(),
 )
 def test_codes_are_equal_to_numpy_s(
-    seed: int, dtype: Any, depth: int, n_rows: int, n_values: int, n_thresholds: int
+    seed: int,
+    dtype: Any,
+    depth: int,
+    n_rows: int,
+    n_values: int,
+    n_thresholds: int,
+    any_missing: bool,
 ) -> None:
     """Thresholds are float64, also for float32 rows; 2000 of them need several groups of codes."""
     rng = np.random.default_rng(seed)
@@ -115,6 +122,7 @@ def test_codes_are_equal_to_numpy_s(
     with np.errstate(over="ignore", under="ignore"):
         nearest = thresholds.astype(dtype)
         values = np.concatenate([nearest, np.nextafter(nearest, dtype(-np.inf))])
+    values = values if any_missing else values[~np.isnan(values)]
     X = rng.choice(values, (n_rows, N_FEATURES)).astype(dtype)
     perfect = make_coded(ensemble, X.dtype)
 

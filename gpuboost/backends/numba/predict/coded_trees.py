@@ -9,7 +9,7 @@ vectors of bytes and without memory accesses at computed addresses:
     codes     column g:      group g of G; a missing value is 255 and goes right
               column G + g:  group g; a missing value is 0 and goes left
 
-(100 trees of depth 6 on 28 features take 0.4 of the time of `perfect_trees`.)
+(100 trees of depth 6 on 28 features take 0.3 of the time of `perfect_trees`.)
 """
 
 # mypy: check-untyped-defs=False
@@ -17,10 +17,11 @@ vectors of bytes and without memory accesses at computed addresses:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuboost.backends.compiling import parallel
 from gpuboost.backends.numba.common.edges import EdgeTables, count_edges_below, edge_tables
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.predict.perfect_trees import depth_of, perfect_nodes, readable
@@ -98,7 +99,7 @@ def make_coded(ensemble: Ensemble, dtype: np.dtype) -> Reference | None:
 
 
 def code_thresholds(
-    ensemble: Ensemble, dtype: np.dtype, size: int
+    ensemble: Ensemble, dtype: np.dtype, size: int, n_threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray, CodedRows] | None:
     """Codes of thresholds for rows of ``dtype``; None if codes take longer than they save.
 
@@ -114,24 +115,30 @@ def code_thresholds(
     """
     inner, kind = np.flatnonzero(ensemble.left), np.min_scalar_type(size)
     number = ensemble.feature[inner]
-    inner = inner[np.argsort(number.astype(np.min_scalar_type(number.max(initial=0))), kind="stable")]
+    small = number.astype(np.min_scalar_type(number.max(initial=0)))  # is sorted faster
+    inner = inner[np.argsort(small, kind="stable")]
     features, first = np.unique(ensemble.feature[inner], return_index=True)
+    if not 0 < MIN_TREES_PER_GROUP * len(features) <= ensemble.n_trees:
+        return None
+
+    def ranked(own: np.ndarray) -> Any:
+        threshold = ensemble.threshold[own]
+        if dtype == np.float32:
+            threshold = round_down_to_float32(threshold)
+        return np.unique(threshold, return_inverse=True)
+
+    nodes = np.split(inner, first[1:])
     code = np.full(len(ensemble.left), np.iinfo(kind).max, kind)
     group = np.zeros(len(code), np.int32)
     of_group: list[int] = []
     edges: list[np.ndarray] = []
-    for feature, own in zip(features, np.split(inner, first)[1:], strict=True):
-        if MIN_TREES_PER_GROUP * max(len(features), len(edges)) > ensemble.n_trees:
-            return None
-        threshold = ensemble.threshold[own]
-        if dtype == np.float32:
-            threshold = round_down_to_float32(threshold)
-        distinct, rank = np.unique(threshold, return_inverse=True)
+    found = parallel(ranked, nodes, n_threads)
+    for feature, own, (distinct, rank) in zip(features, nodes, found, strict=True):
         code[own], group[own] = rank % size, len(edges) + rank // size
         for start in range(0, len(distinct), size):
             of_group.append(feature)
             edges.append(distinct[start : start + size])
-    if not 0 < MIN_TREES_PER_GROUP * len(edges) <= ensemble.n_trees:
+    if MIN_TREES_PER_GROUP * len(edges) > ensemble.n_trees:
         return None
     table = np.full((len(edges), size), np.inf, dtype)
     for row, some in zip(table, edges, strict=True):
