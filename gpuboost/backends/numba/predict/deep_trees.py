@@ -3,8 +3,8 @@
 Nodes of the upper `TOP_LEVELS` levels select the nodes that rows reach, as in `coded_trees`; from
 there, rows traverse the trees. If each feature has at most `MAX_WIDE_CODES` distinct thresholds, as
 in random forests, thresholds and values are replaced by codes of two bytes, so that a node takes 8
-bytes. Together, these take 0.57 of the time of `traversal`, and 0.49 with missing values (100 trees of
-25,000 nodes).
+bytes. Together, these take 0.57 of the time of `traversal`, and 0.49 with missing values (100 trees
+of 25,000 nodes).
 """
 
 # mypy: check-untyped-defs=False
