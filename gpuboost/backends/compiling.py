@@ -65,7 +65,11 @@ class Waits:
             is_due = self.seconds > NOTICE_SECONDS and not self.is_announced
             self.is_announced |= is_due
         if is_due:
-            _print_above_bars(NOTICE)
+            tqdm = sys.modules.get("tqdm")
+            if tqdm is not None:  # print above its progress bars
+                tqdm.tqdm.write(NOTICE, file=sys.stderr)
+            else:
+                print(NOTICE, file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Tell observers that a thread no longer waits."""
@@ -203,12 +207,3 @@ def observed_by(observer: Callable[[bool], Any]) -> Iterator[None]:
 def omit_notice() -> None:
     """Print no `NOTICE` in this process, because it has said that it compiles."""
     waits.is_announced = True
-
-
-def _print_above_bars(line: str) -> None:
-    """Print a line on standard error, above progress bars if there are any."""
-    tqdm = sys.modules.get("tqdm")
-    if tqdm is not None:
-        tqdm.tqdm.write(line, file=sys.stderr)
-    else:
-        print(line, file=sys.stderr, flush=True)
