@@ -128,16 +128,13 @@ class CupyRuntime:
         RuntimeError
             The process was forked from a process that had used the device.
         """
-        self._check_process()
-        return Active(self)
-
-    def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"{self.name} cannot be used in this process: it was forked from one that had used "
                 'CUDA, and CUDA does not work after a fork. Start processes by "spawn" or '
                 '"forkserver" (multiprocessing.set_start_method), or use device="cpu" here'
             )
+        return Active(self)
 
     def memory_error(self, reason: str) -> MemoryError:
         """Free CuPy's unused memory and return an error that reports the number of free bytes."""
