@@ -61,7 +61,12 @@ class NumpyLevelOps(RowOps):
         n_channels = frontier.gradient.shape[1]
         splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
         if self._considers_all_features(frontier, candidates):
-            return self._by_histograms(rows, frontier, candidates, splits)
+            if self.task.target.by_median:  # the gradients of a row change from node to node
+                self._histograms.forget()
+            histogram = self._histograms.of_level(
+                frontier, candidates.nodes, lambda nodes: self._build(rows, frontier, nodes)
+            )
+            return self._search_histograms(histogram, frontier, candidates, splits)
         self._histograms.forget()
         for nodes in self._slices(frontier.count, candidates.nodes):
             self._search_in_order(rows, frontier, replace(candidates, nodes=nodes), splits)
@@ -143,18 +148,6 @@ class NumpyLevelOps(RowOps):
             and 2 * size <= self.task.memory_budget  # histograms of this level and of the parents
             and cells * planes <= 4 * n_rows
         )
-
-    def _by_histograms(
-        self, rows: RowBlock, frontier: Frontier, candidates: Candidates, splits: Splits
-    ) -> Splits:
-        """Set the best splits of the candidates, from histograms that are built or subtracted."""
-        open_nodes = candidates.nodes
-        if self.task.target.by_median:  # the gradients of a row change from node to node
-            self._histograms.forget()
-        histogram = self._histograms.of_level(
-            frontier, open_nodes, lambda nodes: self._build(rows, frontier, nodes)
-        )
-        return self._search_histograms(histogram, frontier, candidates, splits)
 
     def _search_histograms(
         self, histogram: np.ndarray, frontier: Frontier, candidates: Candidates, splits: Splits
