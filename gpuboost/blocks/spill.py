@@ -97,7 +97,11 @@ class SpilledCodes(CodeBlocks):
             self._kept[block][feature] = codes
             return
         self._sums[block, feature] = checksums(codes[None])[0]
-        self._put(self._place(block, feature), codes)
+        view, done = codes.data.cast("B"), 0
+        with disk_errors(), self._lock:
+            self._file.seek(self._place(block, feature))
+            while done < len(view):
+                done += self._file.write(view[done:])
 
     def replace(self, old: int, new: int) -> None:
         """Replace a code in all columns, in place."""
@@ -200,13 +204,6 @@ class SpilledCodes(CodeBlocks):
         first, rows = self._rows[len(self._kept)].start, self._rows[block]
         n_rows = rows.stop - rows.start
         return self.shape[0] * (rows.start - first) + feature * n_rows
-
-    def _put(self, place: int, codes: NDArray[np.uint8]) -> None:
-        view, done = codes.data.cast("B"), 0
-        with disk_errors(), self._lock:
-            self._file.seek(place)
-            while done < len(view):
-                done += self._file.write(view[done:])
 
     def _get(self, place: int, codes: NDArray[np.uint8]) -> None:
         view, done = codes.data.cast("B"), 0
