@@ -28,19 +28,15 @@ def make_peer(peer: str, job: Job, seed: int) -> Any:
     """The estimator of another library for a job, or None; small tables take one core."""
     words = {"random_state": seed, **job.parameters}
     if peer == SCIKIT_LEARN:
-        return _scikit_learn(job, words)
+        module = importlib.import_module("sklearn.ensemble" if job.is_ensemble else "sklearn.tree")
+        model = getattr(module, job.estimator)(**words)
+        return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
     if not job.estimator.startswith(_BOTH):
         return None
     n_jobs = -1 if len(job.table.X_train) >= THREADED_ROWS else 1
     words = {"n_estimators": DEFAULT_TREES, "n_jobs": n_jobs, "reg_lambda": 0.0, **words}
     make = _xgboost if peer == XGBOOST else _lightgbm
     return make(job, {**words, "max_bin": 255})
-
-
-def _scikit_learn(job: Job, words: dict[str, Any]) -> Any:
-    module = importlib.import_module("sklearn.ensemble" if job.is_ensemble else "sklearn.tree")
-    model = getattr(module, job.estimator)(**words)
-    return model.set_params(n_jobs=-1) if hasattr(model, "n_jobs") else model
 
 
 def _features_per_node(job: Job) -> float:
