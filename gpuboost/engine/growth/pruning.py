@@ -42,7 +42,9 @@ OF_A_LEAF = {
 
 def pruned_by(tree: Tree, options: TreeOptions) -> Tree:
     """The finished tree, cut back and pruned; the tree itself unless `TreeOptions.prunes`."""
-    return pruned(_cut_back(tree, options.min_decrease), options.ccp_alpha)
+    if options.min_decrease != 0.0:  # splits with a smaller impurity decrease become leaves
+        tree = with_splits(tree, tree.impurity_decrease + EPSILON >= options.min_decrease)
+    return pruned(tree, options.ccp_alpha)
 
 
 def pruned(tree: Tree, ccp_alpha: float) -> Tree:
@@ -53,13 +55,6 @@ def pruned(tree: Tree, ccp_alpha: float) -> Tree:
     for _ in links.weakest():
         pass
     return with_splits(tree, np.array(links.n_splits) > 0)
-
-
-def _cut_back(tree: Tree, min_decrease: float) -> Tree:
-    """The tree with leaves in place of splits whose impurity decrease is below ``min_decrease``."""
-    if min_decrease == 0.0:
-        return tree
-    return with_splits(tree, tree.impurity_decrease + EPSILON >= min_decrease)
 
 
 def with_splits(tree: Tree, splits: np.ndarray) -> Tree:
