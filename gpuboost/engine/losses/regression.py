@@ -176,7 +176,13 @@ class Tweedie(PositiveLoss):
     @classmethod
     def make(cls, facts: LossRow, columns: int, given: Any = 1.5) -> Tweedie:
         """Check the power and make the loss."""
-        return cls(facts, columns, _power(given))
+        # From 1 to 2, the Tweedie distribution has a point mass at 0.
+        if not (isinstance(given, Real) and 1.0 < float(given) < 2.0):
+            raise ValueError(
+                f"power of loss='tweedie' must be strictly between 1 and 2, got {given!r}; "
+                "use loss='poisson' for 1 and loss='gamma' for 2"
+            )
+        return cls(facts, columns, float(given))
 
     @property
     def given(self) -> float:
@@ -193,13 +199,3 @@ def _quantile_level(given: float | Sequence[float], what: str) -> float:
     if isinstance(given, Real) and 0.0 < float(given) < 1.0:
         return float(given)
     raise ValueError(f"{what} must be strictly between 0 and 1, got {given!r}")
-
-
-def _power(power: float) -> float:
-    """Check the power of a Tweedie distribution that has a point mass at 0."""
-    if isinstance(power, Real) and 1.0 < float(power) < 2.0:
-        return float(power)
-    raise ValueError(
-        f"power of loss='tweedie' must be strictly between 1 and 2, got {power!r}; "
-        "use loss='poisson' for 1 and loss='gamma' for 2"
-    )
