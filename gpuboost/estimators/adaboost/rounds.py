@@ -93,23 +93,17 @@ def rounds_of(task: ReweightTask, backend: Backend) -> Iterator[Round]:
         If the first tree of a classification is no better than chance.
     """
     reweighter, chance = backend.reweighter(task), task.objective.chance
+    is_classification = isinstance(task.objective, ClassObjective)
     for number in range(task.first_round, task.n_rounds):
         found = reweighter.boost(number)
-        if number == 0 and found.error >= chance:
-            _check_first(found, task.objective)
+        if number == 0 and found.error >= chance and is_classification:
+            raise ValueError(
+                f"the first tree has a weighted error of {found.error:.3g}, which must be below "
+                f"{chance:.3g}, the error of guessing. Grow deeper trees (max_depth, or that of "
+                "estimator), check whether X separates the classes, or pass sample_weight in place "
+                "of a class_weight of the estimator, which the error ignores"
+            )
         if number == 0 or found.error < chance:
             yield found
         if not goes_on(found.error, chance):
             return
-
-
-def _check_first(found: Round, objective: ClassObjective | ValueObjective) -> None:
-    """Raise an error in a classification, whose first tree must be better than chance."""
-    if isinstance(objective, ValueObjective):
-        return
-    raise ValueError(
-        f"the first tree has a weighted error of {found.error:.3g}, which must be below "
-        f"{objective.chance:.3g}, the error of guessing. Grow deeper trees (max_depth, or that of "
-        "estimator), check whether X separates the classes, or pass sample_weight in place of a "
-        "class_weight of the estimator, which the error ignores"
-    )
