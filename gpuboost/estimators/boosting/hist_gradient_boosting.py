@@ -224,9 +224,8 @@ class HistGradientBoosting(ShapExplained, BaseEstimator, ABC):
     def _should_stop(self, scores: Sequence[float]) -> bool:
         """Whether none of the last scores is better than the one before them."""
         n_recent = self.n_iter_no_change
-        if len(scores) <= n_recent:
-            return False
-        return max(scores[-n_recent:]) <= scores[-n_recent - 1] + self.tol
+        has_enough = len(scores) > n_recent
+        return has_enough and max(scores[-n_recent:]) <= scores[-n_recent - 1] + self.tol
 
     # ---- a fitted model ------------------------------------------------------------------------
 
