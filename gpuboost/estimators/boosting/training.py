@@ -93,13 +93,7 @@ class RoundSetup:
         )[1]
         mask = np.zeros(n, dtype=bool)
         mask[chosen] = True
-        self._check_parts(mask)
-        self._check_classes(mask)
-        return mask
-
-    def _check_parts(self, held_out: np.ndarray) -> None:
-        """Check that the parts for training and for early stopping have rows of positive weight."""
-        for what, part in (("for early stopping", held_out), ("to be fitted", ~held_out)):
+        for what, part in (("for early stopping", mask), ("to be fitted", ~mask)):
             if not (self._given_weights[part] > 0.0).any():
                 raise ValueError(
                     f"none of the {np.count_nonzero(part)} rows that "
@@ -107,6 +101,8 @@ class RoundSetup:
                     "has a positive weight; drop rows of weight 0 before the fit, choose another "
                     "validation_fraction or random_state, or pass an eval_set"
                 )
+        self._check_classes(mask)
+        return mask
 
     def _check_classes(self, held_out: np.ndarray) -> None:
         """Check that the rows to be fitted have all classes."""
@@ -206,8 +202,7 @@ class RoundSetup:
     @property
     def trees_per_round(self) -> int:
         """1 if one tree holds all columns of raw predictions, else their number."""
-        sums = options.sums_outputs(self.estimator, self.loss)
-        return 1 if sums else self.loss.columns
+        return 1 if options.sums_outputs(self.estimator, self.loss) else self.loss.columns
 
     def _rows_of_tree(self) -> float:
         """Expected number of rows with positive weight in a tree."""
