@@ -112,17 +112,15 @@ class TreeEnsemble(ManyTrees):
         seed, bits = draw_seed(self.random_state, before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
-        is_resumed = before is not self._model_to_extend()
-        check_growing(n_trees, first, "trees", is_resumed)
+        check_growing(n_trees, first, "trees", before is not self._model_to_extend())
         features = self._feature_draw(inputs.schema.n_features)
         batch = TreeBatch(range(first, n_trees), sampler, features, self._empty_tree())
         return tree_plan(self, inputs, batch)
 
     def _has_all_trees(self) -> bool:
         before = self._model_to_extend()
-        if before is None or self.oob_score:
-            return False
-        return bool(self.n_estimators == before.ensemble.n_trees)
+        is_complete = before is not None and self.n_estimators == before.ensemble.n_trees
+        return bool(is_complete and not self.oob_score)
 
     def _check_votes(self) -> None:
         """Check ``voting`` and ``oob_score``."""
