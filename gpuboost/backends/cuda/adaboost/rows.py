@@ -138,8 +138,7 @@ class ReweightedRows(RowsOfRounds):
     def _list(self, keys: TreeKeys, rows: DeviceRows) -> Array:
         """Write the rows of the tree to ``rows``; return their number, int64 (1,)."""
         if self._rounding is not None and self._whole is None:
-            listed = self._rounding.list_rows(keys, self._once, self._columns, rows)
-            count, _, self._unit = listed
+            count, _, self._unit = self._rounding.list_rows(keys, self._once, self._columns, rows)
             return count
         if self._whole is not None:
             drawn, self._unit = self._whole

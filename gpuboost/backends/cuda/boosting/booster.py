@@ -160,8 +160,7 @@ class CudaBooster:
             return
         end = (number + 1) * n_trees
         for first in range(end - n_trees, end, self._at_once):
-            trees = range(first, min(first + self._at_once, end))
-            yield HostInputs.of(self._grow_task, trees)
+            yield HostInputs.of(self._grow_task, range(first, min(first + self._at_once, end)))
 
     def _pending_round(
         self, leaves: RoundLeaves, number: int, user: UserLosses | None

@@ -87,8 +87,7 @@ class RoundLeaves(LeavesOfRound):
         is_shallow = options.deepest <= MONITORED_DEPTH
         self.follows = is_shallow or options.max_leaf_nodes != NO_LIMIT
         self._has_rows_outside = max_rows < sets[0].n
-        shape = (n_trees, sets[0].n if self.follows else 0)
-        self._place = runtime.xp.empty(shape, dtype=np.int32)
+        self._place = runtime.xp.empty((n_trees, sets[0].n if self.follows else 0), dtype=np.int32)
         self._quantiles: LeafQuantiles | None = None
         trees = finisher.columns(self._capacity, self._capacity // 2, self._n_outputs)
         # The readback includes the trees if they are small and the host does not read their size.

@@ -93,8 +93,7 @@ class GroupedNumbers:
         top, step = (constant(file, name) for name in names)
         for shift in range(top, -1, -step):
             own = {"shift": shift, "first_group": first_group}
-            weights = self.weights
-            launch(runtime, "count_key_digits", n_blocks, self, self.pieces, **weights, **own)
+            launch(runtime, "count_key_digits", n_blocks, self, self.pieces, **self.weights, **own)
             launch(runtime, "choose_key_digits", n_warp_blocks, self, **own)
 
 

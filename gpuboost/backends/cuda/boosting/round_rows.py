@@ -167,8 +167,7 @@ class RoundRows(RowsOfRounds):
 
     def _columns_read(self) -> Columns:
         """Types and shapes of the arrays that the host reads after a round, besides the trees."""
-        shape = (0, 0) if self.losses is None else self.losses.shape
-        return {"losses": (np.int64, shape)}
+        return {"losses": (np.int64, (0, 0) if self.losses is None else self.losses.shape)}
 
     # ---- leaves of the trees -------------------------------------------------------------------
 

@@ -131,8 +131,7 @@ class TreeGrower(Generic[Rounds_co]):
 
         If it cannot be replayed or exceeds the budget, nothing is launched, and the result is None.
         """
-        shape = DeviceShape.of(self._runtime)
-        plan = dry_run_batch(self._task, host, shape, self._maker).plan
+        plan = dry_run_batch(self._task, host, DeviceShape.of(self._runtime), self._maker).plan
         if plan is None or plan.total > self._budget:
             return None
         inputs = host.to_device(self._runtime)

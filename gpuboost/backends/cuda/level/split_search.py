@@ -174,8 +174,7 @@ class SplitSearch:
         """Find the next feature that can split each undecided node, and the split by it."""
         xp, matrix, slots = self.runtime.xp, self.matrix, level.slots
         frontier, n_channels = level.frontier, self.task.target.n_channels
-        shape = (len(slots), 1, 2 + n_channels, matrix.width)
-        histogram = xp.empty(shape, dtype=xp.int64)
+        histogram = xp.empty((len(slots), 1, 2 + n_channels, matrix.width), dtype=xp.int64)
         listed = xp.empty((len(slots), 1), dtype=xp.int32)
         found = self._empty(len(slots), 1)
         own = {"undecided": undecided, "last": level.lists.last}
