@@ -81,8 +81,7 @@ def from_bytes(data: bytes) -> tuple[Fields, dict[str, np.ndarray]]:
     if not is_json:  # the parser would refuse it, too, but not say so
         raise ValueError("it is not a model file of gpuboost, or is damaged")
     _check_size(text, len(data))
-    header = Fields(json_values.loads(text), "its JSON")
-    metadata = header.part("__metadata__")
+    metadata = Fields(json_values.loads(text), "its JSON").part("__metadata__")
     inner = metadata.text("gpuboost")
     metadata.end()
     _check_digest(data)

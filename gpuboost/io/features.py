@@ -62,8 +62,7 @@ def features_from_file(fields: Fields, arrays: Arrays) -> tuple[FeatureSchema, B
     names = names_from_file(fields, n_features)
     is_categorical = np.zeros(n_features, dtype=bool)
     for feature in fields.items("categorical"):
-        inside = type(feature) is int and 0 <= feature < n_features
-        require(inside, "a feature is out of range")
+        require(type(feature) is int and 0 <= feature < n_features, "a feature is out of range")
         is_categorical[feature] = True
     codes = _categories(fields.part("categories"), is_categorical)
     schema = FeatureSchema(names, n_features, is_categorical, codes, fields.flag("from_dtype"))

@@ -54,8 +54,7 @@ def to_json(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
     if isinstance(value, (set, frozenset)):
         return {"set": [to_json(each, other) for each in sorted(value, key=repr)]}
     if isinstance(value, dict):
-        pairs = [[to_json(k, other), to_json(v, other)] for k, v in value.items()]
-        return {"dict": pairs}
+        return {"dict": [[to_json(k, other), to_json(v, other)] for k, v in value.items()]}
     if isinstance(value, np.ndarray):
         return {"array": _array_to_json(value)}
     if other is None:
