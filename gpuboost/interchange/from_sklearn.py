@@ -211,8 +211,7 @@ def _model(
 
 def _histogram_boosting(estimator: Any) -> ImportedTrees:
     """The model of HistGradientBoosting*, whose categories come before its numbers."""
-    n_features = estimator.n_features_in_
-    is_categorical = np.zeros(n_features, dtype=bool)
+    is_categorical = np.zeros(estimator.n_features_in_, dtype=bool)
     known: dict[int, dict[Any, int]] = {}
     if estimator._preprocessor is not None:
         is_categorical = np.asarray(estimator.is_categorical_, dtype=bool)

@@ -74,6 +74,5 @@ def bits_of_masks(masks: np.ndarray) -> np.ndarray:
 
 def mask_rows(trees: Ensemble) -> np.ndarray:
     """Row of ``masks`` of each node, counted over all trees; -1 if it splits on no category."""
-    n_nodes = np.diff(trees.offset)
-    start = np.repeat(trees.mask_offset[:-1], n_nodes)
+    start = np.repeat(trees.mask_offset[:-1], np.diff(trees.offset))
     return np.where(trees.category >= 0, trees.category + start, -1)
