@@ -113,8 +113,7 @@ class SplitColumns:
             with np.errstate(over="ignore"):
                 X = X.astype(dtype, copy=False)
                 if self.missing_value is not None:
-                    missing = dtype(self.missing_value)
-                    X = xp.where(missing == X, np.nan, X)
+                    X = xp.where(dtype(self.missing_value) == X, np.nan, X)
             if self._is_all_of_x:
                 return X
             found = xp.empty((len(X), len(self.columns)), dtype)
@@ -140,8 +139,7 @@ class SplitColumns:
         category = xp.where(inside, x, -1.0).astype(np.int64)
         index = xp.searchsorted(categories, category)
         if len(categories):
-            near = categories[xp.minimum(index, len(categories) - 1)]
-            inside &= near == category
+            inside &= categories[xp.minimum(index, len(categories) - 1)] == category
         else:
             inside &= False
         if column.codes is not None:
