@@ -172,8 +172,7 @@ def _is_factor(value: Any) -> bool:
 
 def _link(fields: Fields) -> PredictionLink:
     given = fields.items("link", 3)
-    is_name = isinstance(given[0], str) and given[0] in LINKS
-    require(is_name, "the link is unknown")
+    require(isinstance(given[0], str) and given[0] in LINKS, "the link is unknown")
     is_number = all(map(_is_factor, given[1:]))
     require(is_number, f"the scale and the divisor of the link are not numbers {_FACTOR_RANGE}")
     return PredictionLink(*given)

@@ -86,8 +86,7 @@ def forest_from_parts(
     fields: Fields, arrays: Arrays, target: TargetShape, coder: EstimatorCoder
 ) -> FittedTrees:
     """Check and read the trees of a tree, a forest or bagging."""
-    shape = target.n_outputs, target.width
-    model = trees_from_parts(fields, arrays, shape, coder.from_json)
+    model = trees_from_parts(fields, arrays, (target.n_outputs, target.width), coder.from_json)
     if target.n_classes:
         _check_probabilities(model.ensemble.value, target)
     return model
@@ -114,8 +113,7 @@ def boosting_from_parts(
     require(per_round in (1, loss.columns), "a round has neither one tree nor one for each column")
     width = 1 if per_round > 1 else loss.columns
     model = trees_from_parts(fields, arrays, (1, width), coder.from_json)
-    is_whole = model.ensemble.n_trees % per_round == 0
-    require(is_whole, "the last round lacks trees")
+    require(model.ensemble.n_trees % per_round == 0, "the last round lacks trees")
     baseline, init = arrays.finite("baseline", (loss.columns,)), None
     if "init" in fields:
         init = coder.from_parts(fields.part("init"), arrays.part("init"))
