@@ -163,8 +163,7 @@ class Scores:
         """The user's score of the raw predictions of some rows."""
         assert self._score is not None
         shown, facts = copy(self.estimator), setup.prepared.labels.attributes()
-        own = _predicting(boosting, setup.loss, rows.X, raw, facts)
-        vars(shown).update(facts, _boosting=own)
+        vars(shown).update(facts, _boosting=_predicting(boosting, setup.loss, rows.X, raw, facts))
         y, weights = copied_to_host(rows.y, rows.weights)
         given = {} if weights is None else {"sample_weight": weights}
         return float(self._score(shown, rows.X, y, **given))

@@ -119,8 +119,7 @@ def _read_rows(given: Any, estimator: Any, prepared: Prepared[BoostPlan], init: 
         given = tuple(adopt_targets(each, "cpu") for each in given)
     X, y, sample_weight, offset = (*given, None, None)[:4]
     loss = prepared.plan.loss
-    name = estimator._shown_name
-    data = read_prediction(X, prepared.schema, prepared.matrix.mapper, name)
+    data = read_prediction(X, prepared.schema, prepared.matrix.mapper, estimator._shown_name)
     data = to_dense(data) if isinstance(data, SparseFeatures) else data
     y, sample_weight = (adopt_targets(its, prepared.backend.name) for its in (y, sample_weight))
     with where_they_are(y, sample_weight):

@@ -114,8 +114,7 @@ class BoostedRounds(FittedTrees):
             data = data.by_column()
         for number in range(self.n_rounds):
             own, trees = _used_features(data, self.ensemble.trees[number * k : (number + 1) * k])
-            parts = [Ensemble.of((tree,)) for tree in trees]
-            found = _sums(parts, own, backend, n_threads)
+            found = _sums([Ensemble.of((tree,)) for tree in trees], own, backend, n_threads)
             with working_on(found):
                 total = total + found
             yield total
