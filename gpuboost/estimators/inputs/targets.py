@@ -87,8 +87,7 @@ class ClassLabels(Labels):
 
     def attributes(self) -> dict[str, Any]:
         """Fitted attributes of scikit-learn's classifiers."""
-        n_classes = len(self.classes)
-        return {"classes_": self.classes, "n_classes_": n_classes, "n_outputs_": 1}
+        return {"classes_": self.classes, "n_classes_": len(self.classes), "n_outputs_": 1}
 
 
 @dataclass(frozen=True, eq=False)
