@@ -40,8 +40,7 @@ class NumpyBackend(HostBackend):
         def grow(trees: Sequence[int]) -> list[GrownTree]:
             return grow_levels(partial(NumpyLevelOps.start, task, trees), task).end_batch()
 
-        grown = in_batches(task, grow)
-        yield from zip(task.trees, chain.from_iterable(grown), strict=True)
+        yield from zip(task.trees, chain.from_iterable(in_batches(task, grow)), strict=True)
 
     def grow_blocks(
         self, task: GrowTask, with_leaves: bool = False

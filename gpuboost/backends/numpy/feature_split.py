@@ -234,8 +234,7 @@ class FeatureSplitter:
 def prefix_sums(groups: CodeGroups) -> CodeGroups:
     """Running sums over the groups of each node."""
     node = groups.node
-    first = np.concatenate([[True], node[1:] != node[:-1]])
-    starts = np.flatnonzero(first)
+    starts = np.flatnonzero(np.concatenate([[True], node[1:] != node[:-1]]))
     size = np.diff(starts, append=len(node))
 
     def running(column: np.ndarray) -> np.ndarray:

@@ -113,8 +113,7 @@ class HistogramSearch:
         gradient = [sums[:, 1 + k] for k in range(node.gradient.shape[1])]
         limits = NodeLimits.of(node, self._min_hessian).at(_BY_CELL)
         left = Sums(sums[:, 0], sums[:, -1], gradient)
-        scores = self._scorer.scores(left, limits, features[:, None])
-        return np.where(candidate, scores, -1.0)
+        return np.where(candidate, self._scorer.scores(left, limits, features[:, None]), -1.0)
 
 
 def _next_occupied(hessian: np.ndarray, bins: np.ndarray) -> np.ndarray:

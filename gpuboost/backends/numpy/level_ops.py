@@ -58,8 +58,7 @@ class NumpyLevelOps(RowOps):
 
     def find_splits(self, rows: RowBlock, frontier: Frontier, candidates: Candidates) -> Splits:
         """Best split of every candidate, by whole histograms or feature by feature."""
-        n_channels = frontier.gradient.shape[1]
-        splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
+        splits = Splits.none(len(frontier), frontier.gradient.shape[1], self._splitter.mask_words)
         if self._considers_all_features(frontier, candidates):
             if self.task.target.by_median:  # the gradients of a row change from node to node
                 self._histograms.forget()
@@ -157,8 +156,7 @@ class NumpyLevelOps(RowOps):
         node, allowed = frontier.take(open_nodes), candidates.allowed[open_nodes]
         ranks, one_by_one = self._ranks(node.key, allowed), np.arange(self.task.matrix.n_features)
         if not self.task.options.random_thresholds:
-            found = self._search.best(histogram, node, ranks)
-            splits.set_better(open_nodes, found)
+            splits.set_better(open_nodes, self._search.best(histogram, node, ranks))
             one_by_one = np.flatnonzero(self.task.matrix.mapper.is_categorical)
         for f in one_by_one:
             at = np.flatnonzero(allowed[:, f])

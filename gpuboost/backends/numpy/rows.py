@@ -150,8 +150,7 @@ class RowOps:
         self._min_hessian = smallest_hessian(
             np, options.min_weight_fraction_leaf, roots.hessian, options.min_hessian
         )
-        share = options.min_category_fraction
-        self._min_category = smallest_hessian(np, share, roots.hessian, 0)
+        self._min_category = smallest_hessian(np, options.min_category_fraction, roots.hessian, 0)
 
     @classmethod
     def start(cls, task: GrowTask, trees: Sequence[int]) -> tuple[Self, RowBlock, Frontier]:

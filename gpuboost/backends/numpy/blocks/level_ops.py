@@ -147,8 +147,7 @@ class BlockLevelOps(LeafRowOps):
         block, frontier = rows_by_node(self.task, self.tree_rows, node, frontier)
         block, frontier = super().set_median_gradients(block, frontier)
         if self._passes.signs is None:
-            shape = (*rows.shape, self.task.target.n_channels)
-            self._passes.signs = np.zeros(shape, np.int8)
+            self._passes.signs = np.zeros((*rows.shape, self.task.target.n_channels), np.int8)
         self._passes.signs[np.repeat(frontier.tree, frontier.count), block.row] = block.signs
         self._level_rows = block
         return rows, frontier
@@ -171,8 +170,7 @@ class BlockLevelOps(LeafRowOps):
         """Best split of every candidate, from the histograms of all of its tree's features."""
         if self._inner is not None:
             return self._inner.find_splits(rows, frontier, candidates)
-        n_channels = frontier.gradient.shape[1]
-        splits = Splits.none(len(frontier), n_channels, self._splitter.mask_words)
+        splits = Splits.none(len(frontier), frontier.gradient.shape[1], self._splitter.mask_words)
         if self._built is not None:
             self._search_nodes(frontier, candidates, splits)
             return splits

@@ -122,8 +122,7 @@ class NumpyPassSums:
             place = np.flatnonzero(group < groups.n_groups)
             if len(place):
                 of_tree = None if signs is None else signs[t]
-                own = self._tree_rows[t]
-                block = signed_block(self._task.target, own, rows, place, of_tree)
+                block = signed_block(self._task.target, self._tree_rows[t], rows, place, of_tree)
                 base = groups.slots[groups.first[t] + group[place]] * width
                 self._rows.append((place, base, block))
         return bool(self._rows)
