@@ -38,8 +38,7 @@ class HostReweighter:
         whole = finish_tree(grown, task.matrix.mapper, objective.target, rows, task.options)
         tree = pruned_by(whole, task.options)
         tree = replace(tree, value=dense(tree.value))
-        leaves = leaves_of_codes(tree, task.matrix)
-        seen, error = objective.look(tree, leaves, self._weights)
+        seen, error = objective.look(tree, leaves_of_codes(tree, task.matrix), self._weights)
         if not goes_on(error, objective.chance):
             return Round.last(lambda: tree, error)
         outcome = objective.outcome(seen, self._weights, error)

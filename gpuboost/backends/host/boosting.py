@@ -63,8 +63,7 @@ class HostBooster:
                 self.add_trees(place, trees, leaves)
         after = None if before is None else (before, self.mean_loss(0, outside))
         watched = tuple(self.mean_loss(place) for place in range(1, len(self._sets)))
-        losses = RoundLosses(self.mean_loss(0, inside), after, watched)
-        return DoneRound(trees, losses)
+        return DoneRound(trees, RoundLosses(self.mean_loss(0, inside), after, watched))
 
     def _parts(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Row weights for the mean loss of the rows in a round and for that of the other rows.
@@ -184,8 +183,7 @@ class HostBooster:
     def leaf_values(self, rule: LeafRule, tree: Tree, leaf: np.ndarray, column: int) -> np.ndarray:
         """Leaf values by the rule of the loss; ``leaf`` (n,) is -1 for rows outside the round."""
         groups = self.order.groups_of(leaf, tree.node_count)  # inner nodes have no rows
-        values = rule.leaf_values(self._predicted(), groups, column, self.parameter)
-        return values[tree.left == 0]
+        return rule.leaf_values(self._predicted(), groups, column, self.parameter)[tree.left == 0]
 
     def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
         """Add the values of the leaves of a row set in the trees of a round, in place."""

@@ -112,7 +112,7 @@ class TreeEnsemble(ManyTrees):
         seed, bits = draw_seed(self.random_state, before), labels.weight_bits
         sampler = RowSampler(method, n, n_draws, seed, weights, balance, factor, bits)
         first = before.ensemble.n_trees if before else 0
-        check_growing(n_trees, first, "trees", before is not self._model_to_extend())
+        check_growing(n_trees, first, "trees", is_resumed=before is not self._model_to_extend())
         features = self._feature_draw(inputs.schema.n_features)
         batch = TreeBatch(range(first, n_trees), sampler, features, self._empty_tree())
         return tree_plan(self, inputs, batch)

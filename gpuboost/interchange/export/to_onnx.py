@@ -193,7 +193,8 @@ def _write_values(graph: OnnxGraph, contents: ModelContents, raw: str, kind: Any
         raw = graph.add("Exp", graph.add("Clip", raw, *bounds))
     elif contents.link != IDENTITY:
         raise AssertionError(f"{contents.name} has an unknown link")
-    _output_columns(graph, "prediction", raw, (kind, contents.columns), contents.columns == 1)
+    is_vector = contents.columns == 1
+    _output_columns(graph, "prediction", raw, (kind, contents.columns), is_vector)
 
 
 def _output_columns(

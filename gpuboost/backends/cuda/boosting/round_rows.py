@@ -167,7 +167,8 @@ class RoundRows(RowsOfRounds):
 
     def _columns_read(self) -> Columns:
         """Types and shapes of the arrays that the host reads after a round, besides the trees."""
-        return {"losses": (np.int64, (0, 0) if self.losses is None else self.losses.shape)}
+        shape = (0, 0) if self.losses is None else self.losses.shape
+        return {"losses": (np.int64, shape)}
 
     # ---- leaves of the trees -------------------------------------------------------------------
 

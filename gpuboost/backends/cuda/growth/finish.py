@@ -113,15 +113,8 @@ class Finisher:
     def finish_into(self, found: Finished, grown: NumberedNodes, rule: ValueRule) -> None:
         """Finish the nodes of a batch by ``rule``; write the trees to the arrays of ``found``."""
         self._finish_nodes(grown, found, rule)
-        if self._signs is None:
-            return
-        arrays, store = found.columns, grown.buffer
-        n = len(arrays["left"])
-        bounds = {name: self._runtime.xp.empty(n, dtype=np.float64) for name in ("lower", "upper")}
-        own = {"left": arrays["left"], "value": arrays["value"], "sign": self._signs}
-        own |= {"largest": rule.given[2:3], **bounds, **store.capacities}
-        records = grown.numbers, store.nodes, rule
-        launch(self._runtime, "order_values", store.n_trees, *records, **own)
+        if self._signs is not None:
+            self._order_values(grown, found.columns, rule)
 
     def _finish_nodes(self, grown: NumberedNodes, found: Finished, rule: ValueRule) -> None:
         runtime, store, arrays = self._runtime, grown.buffer, found.columns
@@ -169,6 +162,16 @@ class Finisher:
             "category_out": arrays.get("category", nodes.left),
             "masks_out": arrays.get("masks", nodes.mask),
         }
+
+    def _order_values(
+        self, grown: NumberedNodes, arrays: dict[str, Array], rule: ValueRule
+    ) -> None:
+        empty, n, store = self._runtime.xp.empty, len(arrays["left"]), grown.buffer
+        bounds = {name: empty(n, dtype=np.float64) for name in ("lower", "upper")}
+        own = {"left": arrays["left"], "value": arrays["value"], "sign": self._signs}
+        own |= {"largest": rule.given[2:3], **bounds, **store.capacities}
+        records = grown.numbers, store.nodes, rule
+        launch(self._runtime, "order_values", store.n_trees, *records, **own)
 
 
 def _has_whole_weights(task: GrowTask, n_planes: int) -> bool:

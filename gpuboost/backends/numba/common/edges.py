@@ -3,7 +3,7 @@
 The range of a feature's edges is divided into `CELLS` cells of equal width. A value's cell is a
 rounded multiple of its distance from the first edge, so larger values never have smaller cells:
 edges of lower cells are below the value, and those of higher cells are not. The edges of its own
-cell are searched bit by bit. (A value takes 1.2 ns if the fullest cell has 4 to 7 of 225 edges.)
+cell are searched bit by bit.
 """
 
 # mypy: check-untyped-defs=False
@@ -74,8 +74,11 @@ def edge_tables(edges: np.ndarray, n_bins: np.ndarray) -> EdgeTables:
 
 
 @inlined
-def _search_cells(values, found, n, edges, below, n_bits):
-    """Replace the cell of each value by the number of edges below the value."""
+def _count_in_cells(values, found, n, edges, below, n_bits):
+    """Replace the cell of each value in ``found`` by the number of edges below the value.
+
+    ``n_bits`` is a literal, so that the compiler writes out the steps and needs no branch.
+    """
     for i in range(n):
         number, step = np.uint32(below[np.uint32(found[i])]), np.uint32(1 << n_bits)
         for _ in range(n_bits):
@@ -93,13 +96,13 @@ def count_edges_below(values, found, n, tables, feature):
     for i in range(n):
         found[i] = np.int32(numerics.cell_of(values[i], origin, scale, first, last))
     if n_bits == 1:
-        _search_cells(values, found, n, edges, below, 1)
+        _count_in_cells(values, found, n, edges, below, 1)
     elif n_bits == 2:
-        _search_cells(values, found, n, edges, below, 2)
+        _count_in_cells(values, found, n, edges, below, 2)
     elif n_bits == 3:
-        _search_cells(values, found, n, edges, below, 3)
+        _count_in_cells(values, found, n, edges, below, 3)
     elif n_bits == 4:
-        _search_cells(values, found, n, edges, below, 4)
+        _count_in_cells(values, found, n, edges, below, 4)
     else:  # a step for all values before the next one: a loop over the steps would have branches
         for i in range(n):
             found[i] = below[np.uint32(found[i])]

@@ -17,7 +17,7 @@ vectors of bytes and without memory accesses at computed addresses:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,10 +67,10 @@ class CodedTrees(NamedTuple):
     ----------
     nodes : records (T, 2**depth)
         Threshold as a code, and start of a column in ``codes``; position 0 is not used.
-    leaf : uint32 (T, 2**depth)
+    leaf : uint32 (n_trees, 2**depth)
         Number of each leaf in its original tree.
     value : float64 (T, n_values, 2**depth)
-        Values of the leaves; T is rounded up to a multiple of `TREES_PER_SUM` by zeros.
+        Values of the leaves; zeros for trees up to a multiple of `TREES_PER_SUM`.
     feature, tables
         As in `CodedRows`.
     """
@@ -114,14 +114,14 @@ def code_thresholds(
         The groups.
     """
     inner, kind = np.flatnonzero(ensemble.left), np.min_scalar_type(size)
-    number = ensemble.feature[inner]
-    small = number.astype(np.min_scalar_type(number.max(initial=0)))  # is sorted faster
+    feature = ensemble.feature[inner]
+    small = feature.astype(np.min_scalar_type(feature.max(initial=0)))  # sorted faster
     inner = inner[np.argsort(small, kind="stable")]
     features, first = np.unique(ensemble.feature[inner], return_index=True)
     if not 0 < MIN_TREES_PER_GROUP * len(features) <= ensemble.n_trees:
         return None
 
-    def ranked(own: np.ndarray) -> Any:
+    def ranked(own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         threshold = ensemble.threshold[own]
         if dtype == np.float32:
             threshold = round_down_to_float32(threshold)
@@ -133,10 +133,10 @@ def code_thresholds(
     of_group: list[int] = []
     edges: list[np.ndarray] = []
     found = parallel(ranked, nodes, n_threads)
-    for feature, own, (distinct, rank) in zip(features, nodes, found, strict=True):
+    for number, own, (distinct, rank) in zip(features, nodes, found, strict=True):
         code[own], group[own] = rank % size, len(edges) + rank // size
         for start in range(0, len(distinct), size):
-            of_group.append(feature)
+            of_group.append(number)
             edges.append(distinct[start : start + size])
     if MIN_TREES_PER_GROUP * len(edges) > ensemble.n_trees:
         return None
@@ -199,10 +199,10 @@ def reach_leaves(trees, X, reached, buffers):
 def _add_values(value, first, v, reached, sums):
     """Add value ``v`` of the leaves in `TREES_PER_SUM` trees from ``first`` on, in their order."""
     for i in range(np.uint64(CODED_BLOCK)):
-        total = sums[v, i]
+        row_sum = sums[v, i]
         for tree in range(np.uint64(TREES_PER_SUM)):
-            total += value[first + tree, v, np.uint64(reached[tree, i])]
-        sums[v, i] = total
+            row_sum += value[first + tree, v, np.uint64(reached[tree, i])]
+        sums[v, i] = row_sum
 
 
 @entry

@@ -47,8 +47,9 @@ MAX_WIDE_GROUPS = 1 << 15  # group and direction of missing values fit 16 bits
 def code_rows(given, X, codes, values, numbers):
     """Fill ``codes``, uint16 (rows, G), or (rows, 2 * G) if values are missing, from ``X``.
 
-    Then, for group g, a missing value has code 0 in column 2 * g, and the largest code in the next
-    one. ``values`` and ``numbers`` (`CODED_BLOCK`,) are buffers.
+    With two columns for each group, a missing value has code 0 in the first one, where it goes
+    left, and the largest code in the second one. ``values`` and ``numbers`` (`CODED_BLOCK`,) are
+    buffers.
     """
     n_groups = np.uint64(given.feature.size)
     for start in range(0, X.shape[0], CODED_BLOCK):
@@ -113,13 +114,14 @@ def make_deep(
     if coded is None or n_groups > min(len(np.unique(coded[2].feature)), MAX_WIDE_GROUPS):
         return by_reference(DeepTrees(top, None, plain()))
     code, group, rows = coded
-    given = code.dtype, lambda own: code[own], group, ensemble.missing_left
-    forest = pack_nodes(ensemble, *given, n_threads)
+    forest = pack_nodes(
+        ensemble, code.dtype, code.__getitem__, group, ensemble.missing_left, n_threads
+    )
     return by_reference(DeepTrees(top, by_reference(rows), forest))
 
 
 def buffer_bytes(deep: Reference) -> int:
-    """Bytes that `predict_deep` allocates for each row."""
+    """Bytes that `predict_deep` allocates for each row at most."""
     top, rows, _ = deep.kept[1]
     n_groups = 0 if rows is None else len(CodedRows(*rows.kept[1]).feature)
     return len(CodedTrees(*top.kept[1]).leaf) + 4 * n_groups

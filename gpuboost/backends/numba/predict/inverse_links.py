@@ -28,7 +28,7 @@ def inverse(link: Link, raw: np.ndarray) -> np.ndarray:
 
 
 def _of_odds(factor: float, raw: np.ndarray) -> np.ndarray:
-    p = np.empty((len(raw), 2))
+    p = np.empty((raw.size, 2))
     probabilities_of_odds(raw.reshape(-1), factor, p.reshape(-1))
     return p
 

@@ -37,8 +37,8 @@ PREDICTION_BLOCK = 1 << 8
 # Steps per row and pass (measured). With more steps, rows wait longer for memory; with fewer, row
 # numbers are copied more often.
 STEPS = 2
-# Passes of all rows below the upper levels of a large tree, before rows in leaves are left out:
-# prediction takes 0.94 of the time (2026-11-29).
+# Passes that move all rows below the upper levels of a large tree, before those in leaves are left
+# out: prediction takes 0.94 of the time (2026-11-30).
 FULL_PASSES = 4
 AT_ROOTS = np.empty((0, 0), np.uint32), np.empty((0, 0), np.uint8)
 NODE_TYPES = {
@@ -92,14 +92,14 @@ def pack_nodes(
     ensemble: Ensemble,
     dtype: np.dtype,
     thresholds: Callable[[slice], np.ndarray],
-    column: np.ndarray,
+    feature: np.ndarray,
     missing_left: np.ndarray,
     n_threads: int,
 ) -> Reference:
-    """`ForestArrays` with given thresholds, of a range of nodes, and columns of the rows."""
-    nodes = np.empty(len(column), dtype=NODE_TYPES[dtype])
+    """`ForestArrays` with given thresholds of ranges of nodes, and features or groups of codes."""
+    nodes = np.empty(len(feature), dtype=NODE_TYPES[dtype])
     offset, left = contiguous(ensemble.offset, np.int64), contiguous(ensemble.left, np.int32)
-    given = contiguous(column, np.int32), left, contiguous(missing_left, np.bool_)
+    given = contiguous(feature, np.int32), left, contiguous(missing_left, np.bool_)
 
     def pack(tree: int) -> None:
         own = slice(offset[tree], offset[tree + 1])
@@ -141,12 +141,11 @@ def _step(nodes, category, masks, k, row, shift, any_missing, any_category):
 def _traverse(forest, tree, X, buffers, shift, n_full, any_missing, any_category):
     """Find the leaves of the rows ``X`` in one tree; each pass takes `STEPS` steps.
 
-    The first ``n_full`` passes move all rows, and the others those that are not in a leaf.
-
-    The first buffer holds the nodes at which rows start, which their leaves replace. Node n of
-    feature f uses column ``n.feature >> shift``: f if ``shift`` is 1; if it is 0, the column of f
-    for the direction of missing values, of which there are two. If not ``any_missing``, no value is
-    NaN; if not ``any_category``, no split of the tree is categorical.
+    The first buffer holds the nodes at which rows start, which their leaves replace. The first
+    ``n_full`` passes move all rows, and the others those that are not in a leaf. A node reads the
+    column ``node.feature >> shift``: ``shift`` is 1 if a feature has one column, and 0 if it has
+    two, for missing values that go left and right. If not ``any_missing``, no value is NaN; if not
+    ``any_category``, no split of the tree is categorical.
     """
     first, masks = forest.offset[tree], forest.masks[forest.mask_offset[tree] :]
     nodes, category = forest.nodes[first:], forest.category[first:]
@@ -191,10 +190,11 @@ def predict_rows(forest, X, shift, any_missing, total, found, starts, buffers):
         any_category = forest.mask_offset[tree] < forest.mask_offset[tree + 1]
         for start in range(0, X.shape[0], PREDICTION_BLOCK):
             rows, own = X[start : start + PREDICTION_BLOCK], total[start : start + PREDICTION_BLOCK]
-            leaf[:] = 0
             if reached.size:
                 for i in range(np.uint64(rows.shape[0])):
                     leaf[i] = nodes[tree, np.uint64(reached[tree, np.uint64(start) + i])]
+            else:
+                leaf[:] = 0
             if any_category:
                 _traverse(forest, tree, rows, buffers, shift, n_full, True, True)
             elif any_missing:
@@ -218,8 +218,8 @@ def traverse_forest(
 ) -> None:
     """Add the values of leaves to ``total``, or fill ``found``; see `predict_rows`.
 
-    ``X`` has one of a feature's ``columns`` if it has values or codes, or two of codes in which
-    missing values go left and right.
+    ``columns`` is the number of columns of ``X`` for each feature: 1, or 2 for codes of rows with
+    missing values (see `deep_trees.code_rows`).
     """
     any_missing = X.dtype.kind == "f" and bool(np.isnan(X).any())
     buffers = np.empty(PREDICTION_BLOCK, np.uint32), np.empty(PREDICTION_BLOCK, np.uint32)
