@@ -69,8 +69,7 @@ def start_weights(weights: np.ndarray | None, n_samples: int) -> np.ndarray:
     if weights is None:
         return np.full(n_samples, 1.0 / n_samples)
     below_one = scale_by_power(weights, -int(exponent_of(weights[:, None])[0]))
-    scaled = below_one / float(2 ** sum_bits(n_samples))
-    return normalised(scaled)
+    return normalised(below_one / float(2 ** sum_bits(n_samples)))
 
 
 def min_weights(weights: np.ndarray) -> np.ndarray:

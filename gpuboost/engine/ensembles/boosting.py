@@ -123,11 +123,9 @@ def quantised(made: Gradients, scale: Scale, columns: slice, key: np.ndarray) ->
         weight = made.whole if inside is None else np.where(inside, made.whole, np.int32(0))
         nearest = np.rint(np.ldexp(gradient, scale.gradient)).astype(np.int32)
         return TreeRows(weight, None, draws=False, wide=wide, gradient=nearest)
-    words = randomness.hash_index(key, np.arange(len(gradient), dtype=np.uint64))
-    up, down = unit_draws(words)
+    up, down = unit_draws(randomness.hash_index(key, np.arange(len(gradient), dtype=np.uint64)))
     rounded = np.floor(np.ldexp(gradient, scale.gradient) + up[:, None]).astype(np.int32)
-    shared = mean_of_columns(hessian)
-    weight = np.floor(np.ldexp(shared, scale.hessian) + down).astype(np.int32)
+    weight = np.floor(np.ldexp(mean_of_columns(hessian), scale.hessian) + down).astype(np.int32)
     weight = np.maximum(weight, np.int32(1))
     if inside is not None:
         weight = np.where(inside, weight, np.int32(0))

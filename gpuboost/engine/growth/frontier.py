@@ -60,8 +60,7 @@ class Frontier:
     def take(self, nodes: Array) -> Frontier:
         """The frontier of the given nodes; rows are not moved."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        taken = {name: own[nodes] for name, own in columns.items() if own is not None}
-        return type(self)(**taken)
+        return type(self)(**{name: own[nodes] for name, own in columns.items() if own is not None})
 
 
 @dataclass(frozen=True)
