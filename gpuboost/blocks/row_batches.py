@@ -168,8 +168,7 @@ def _batches_of(
     inside = [name for name in names if name in in_file]
     if not inside or not isinstance(fragment, ds.ParquetFileFragment):
         few = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
-        schema = pa.schema(types)
-        yield from fragment.to_batches(schema=schema, columns=list(names), **few)
+        yield from fragment.to_batches(schema=pa.schema(types), columns=list(names), **few)
         return
     of_folders = ds.get_partition_keys(fragment.partition_expression)
     with fragment.filesystem.open_input_file(fragment.path) as file:
@@ -178,7 +177,6 @@ def _batches_of(
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for name in names:
                 if name not in in_file:
-                    value = of_folders.get(name)
-                    columns[name] = pa.array([value] * batch.num_rows, types[name])
+                    columns[name] = pa.array([of_folders.get(name)] * batch.num_rows, types[name])
             yield pa.table(columns)
             del batch, columns
