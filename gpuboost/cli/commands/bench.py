@@ -56,5 +56,4 @@ def bench(as_json: bool, data: str | None, target: str | None, **given: Any) -> 
         raise click.UsageError("--data and --target belong together")
     from gpuboost.cli.bench.runner import BenchOptions, run
 
-    options = BenchOptions(given["rows"], given["budget"], data, target, given["seed"])
-    return run(options, as_json)
+    return run(BenchOptions(given["rows"], given["budget"], data, target, given["seed"]), as_json)

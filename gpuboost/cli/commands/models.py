@@ -48,8 +48,7 @@ def predict(
 
     check_output(out)
     estimator = gpuboost.load(model, device=given["device"])
-    strings = prediction.strings_of_model(estimator)
-    batches = open_batches(table, strings, not given["no_header"])
+    batches = open_batches(table, prediction.strings_of_model(estimator), not given["no_header"])
     kind = prediction.PROBABILITY if proba else prediction.RAW if raw else prediction.CLASS
     found = prediction.prediction_batches(estimator, batches, kind, keep, given["drop"])
     is_shown = out != STANDARD_STREAM or not sys.stdout.isatty()

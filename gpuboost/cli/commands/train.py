@@ -77,7 +77,6 @@ def train(as_json: bool, no_header: bool, parameters: tuple[str, ...], **given: 
     from gpuboost.cli.output import print_found
 
     found = options.parameters_of_config() | parsed_parameters(parameters)
-    wanted = TrainOptions(**given, parameters=found, has_header=not no_header)
-    report = training.train(wanted)
+    report = training.train(TrainOptions(**given, parameters=found, has_header=not no_header))
     print_found(report, as_json, summary.print_training)
     return 130 if report["interrupted"] else 0
