@@ -159,8 +159,7 @@ def write_shap_values(
     def table_of(block: np.ndarray) -> Any:
         import pyarrow as pa
 
-        columns = _columns(shaped(model, block))
-        return pa.table(columns, names=names, metadata=metadata)
+        return pa.table(_columns(shaped(model, block)), names=names, metadata=metadata)
 
     write_parquet(path, map(table_of, _blocks(chain([first], explanations))))
 

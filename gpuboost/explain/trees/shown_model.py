@@ -317,8 +317,7 @@ def _of_own(own: TreeModel) -> dict[str, Any]:
     kind = CLASS_PROBABILITIES if hasattr(own, "classes_") else PREDICTIONS
     column = np.full(n_trees, ALL_COLUMNS, np.int32)
     template = held.batches[0].template or own._tree
-    criterion = getattr(template, "criterion", None)
-    return {"kind": kind, "column": column, "criterion": criterion}
+    return {"kind": kind, "column": column, "criterion": getattr(template, "criterion", None)}
 
 
 def _of_imported(held: ImportedTrees, labels: tuple[np.ndarray, ...]) -> dict[str, Any]:
