@@ -80,8 +80,7 @@ def plot_importance(
         lines: dict[str, Any] = {"ecolor": ERROR_COLOR, "elinewidth": 1.2, "capsize": 2.0}
         ax.errorbar(values[order], place, xerr=errors[order], fmt="none", **lines)
     limit = _letters_of_names(ax)
-    texts = [plain(shortened(names[feature], limit)) for feature in order.tolist()]
-    ax.set_yticks(place, texts)
+    ax.set_yticks(place, [plain(shortened(names[feature], limit)) for feature in order.tolist()])
     ax.set(ylim=(n_shown - 0.4, -0.6), xlabel=label)
     if (values >= 0.0).all() and errors is None:
         ax.set_xlim(left=0.0)

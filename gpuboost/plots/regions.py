@@ -57,8 +57,7 @@ class Surface:
         classes = getattr(model, "classes_", None)
         if isinstance(classes, list):
             raise _error_of_outputs(len(classes))
-        labels = () if classes is None else (classes,)
-        names = names_of_classes(labels, class_names)
+        names = names_of_classes(() if classes is None else (classes,), class_names)
         if classes is not None and len(classes) == 2 and hasattr(model, "predict_proba"):
             found = np.asarray(model.predict_proba(rows))[:, 1]
         elif classes is not None:
