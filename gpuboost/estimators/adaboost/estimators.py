@@ -97,8 +97,7 @@ class AdaBoost(SklearnFallback, ManyTrees):
     def _tree(self) -> SingleTree:
         """A tree estimator, of which only the parameters count: all trees get them."""
         if self.estimator is None:
-            own = {name: getattr(self, name) for name in OF_THE_ESTIMATOR}
-            return self._tree_class(**own)
+            return self._tree_class(**{name: getattr(self, name) for name in OF_THE_ESTIMATOR})
         for name in OF_THE_ESTIMATOR:
             given, default = getattr(self, name), getattr(type(self), name)
             if given != default:
