@@ -132,8 +132,7 @@ def prepare(estimator: Any, table: ShapeOnlyTable) -> Prepared[Any]:
     n_features, labels = table.n_features, table.labels(estimator._labels)
     names, numeric = _names_of_features(estimator, n_features), np.zeros(n_features, dtype=bool)
     schema = FeatureSchema(names, n_features, numeric, (None,) * n_features, True)
-    inputs = FitInputs(labels, table.weights(), schema, table.dtype.itemsize)
-    plan, _ = estimator._plan(inputs)
+    plan, _ = estimator._plan(FitInputs(labels, table.weights(), schema, table.dtype.itemsize))
     matrix = table.matrix(bin_limit(estimator.max_bins))
     # The task does not depend on the backend, and the NumPy backend needs no device.
     return Prepared(schema, matrix, labels, plan, numpy_backend(), Execution("cuda", 1, 0))
