@@ -179,8 +179,7 @@ def apply_schema(
     if schema.from_dtype and np.any(table.category_types):
         for feature in np.flatnonzero(table.category_types & ~by_code).tolist():
             if schema.codes[feature] is None:
-                label = feature_label(feature, schema.names)
-                _check_no_categories(label, table, feature, source)
+                _check_no_categories(feature_label(feature, schema.names), table, feature, source)
             by_code[feature] = True  # all values are missing
     return _assemble(table, by_code, code)
 
