@@ -11,7 +11,7 @@ from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.engine.task import MISSING_LEFT
 
-LAST_CODE = 255
+LAST_CODE, N_CODES = 255, 256
 
 
 @inlined
@@ -22,15 +22,15 @@ def in_mask(mask, code):
 
 
 @inlined
-def goes_left(code, last_left, mask, also_left):
-    """Whether a split sends a code left.
+def goes_left(code, last_left, mask, shift):
+    """Whether a split sends a code left; ``last_left`` and ``shift`` are those of `split_of`.
 
-    If ``mask`` is None, codes up to ``last_left`` go left, otherwise categories whose bit in the
-    mask is set. The code ``also_left`` goes left in either case.
+    If ``mask`` is None, shifted codes up to ``last_left`` go left, otherwise categories whose bit
+    in the mask is set, and missing values if there is a shift.
     """
     if mask is None:
-        return (np.int64(code) <= last_left) | (code == also_left)
-    return in_mask(mask, code) | (code == also_left)
+        return np.int64(np.uint8(np.int64(code) + shift)) <= last_left
+    return in_mask(mask, code) | (np.int64(code) + shift == N_CODES)
 
 
 @inlined
@@ -40,15 +40,15 @@ def partition(codes, split, mask, rows, start, stop):
         before   r0 r1 r2 r3 r4 r5        after   r0 r3 r4 | r1 r2 r5
                  L  R  R  L  L  R
 
-    ``codes`` are those of the split's feature (`codes_of`), and ``split`` is the last one on the
-    left and the missing code if it goes left (else -1). The loop has no branch: every row is
-    written to both sides, and only one counter advances. Returns the number of rows on the left.
+    ``codes`` are those of the split's feature (`codes_of`), and ``split`` is the last code on the
+    left and the shift (`split_of`). The loop has no branch: every row is written to both sides, and
+    only one counter advances. Returns the number of rows on the left.
     """
     row, word, spare_row, spare_word = rows.row, rows.word, rows.spare_row, rows.spare_word
-    left, right, (last_left, also_left) = np.uint64(start), np.uint64(0), split
+    left, right, (last_left, shift) = np.uint64(start), np.uint64(0), split
     for i in range(np.uint64(start), np.uint64(stop)):
         r, w = row[i], word[i]
-        is_left = np.uint64(goes_left(code_at(codes, r), last_left, mask, also_left))
+        is_left = np.uint64(goes_left(code_at(codes, r), last_left, mask, shift))
         row[left], word[left] = r, w
         spare_row[right], spare_word[right] = r, w
         left += is_left
@@ -60,12 +60,13 @@ def partition(codes, split, mask, rows, start, stop):
 
 @inlined
 def split_of(node, missing_code):
-    """Feature of a split, last code on the left, and the missing code if it goes left (else -1).
+    """Feature of a split, last shifted code on the left, and the shift.
 
-    In categorical splits, the last code has no meaning.
+    If missing values go left, the shift wraps their code, the largest one, to 0, so that a single
+    comparison decides. In categorical splits, the last code has no meaning.
     """
-    also_left = np.int64(missing_code if node.missing == MISSING_LEFT else -1)
-    return np.int64(node.feature), np.int64(node.bin), also_left
+    shift = np.int64(N_CODES - missing_code if node.missing == MISSING_LEFT else 0)
+    return np.int64(node.feature), np.int64(node.bin) + shift, shift
 
 
 @helper
@@ -75,8 +76,8 @@ def split_rows(problem, rows, node, masks, base):
     ``base`` is the `NODE.start` that corresponds to the first row of ``rows``.
     """
     start, stop = node.start - base, node.start - base + node.count
-    feature, last_left, also_left = split_of(node, problem.matrix.missing_code)
-    codes, split = codes_of(problem, rows.row[start:stop], feature), (last_left, also_left)
+    feature, last_left, shift = split_of(node, problem.matrix.missing_code)
+    codes, split = codes_of(problem, rows.row[start:stop], feature), (last_left, shift)
     if node.category >= 0:
         return partition(codes, split, masks[node.category], rows, start, stop)
     return partition(codes, split, None, rows, start, stop)

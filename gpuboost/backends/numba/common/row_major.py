@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
+from gpuboost.backends.numba.common.partition import LAST_CODE, N_CODES, goes_left
 from gpuboost.backends.numba.common.records import LINE
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
@@ -27,9 +27,9 @@ BINNED_NODE = np.dtype(
     [
         ("feature", np.int32),
         ("child", np.int32),  # left child, which the right child follows; a leaf is its own child
-        ("code", np.int32),  # last code that goes left; `LAST_CODE` in a leaf, so all rows stay
+        ("code", np.int32),  # last shifted code that goes left; `LAST_CODE` in a leaf, so all stay
         ("category", np.int32),  # row of the masks, or -1
-        ("also_left", np.int32),  # the missing code if it goes left, else -1
+        ("shift", np.int32),  # see `partition.goes_left`
     ],
     align=True,
 )
@@ -82,10 +82,11 @@ def _fill_steps(steps, missing_code, feature, code, left, category, missing_left
     for k in range(steps.size):
         step = steps[k]
         step.feature, step.code, step.child, step.category = 0, LAST_CODE, k, -1
-        step.also_left = -1
+        step.shift = 0
         if left[k] > 0:
             step.feature, step.child, step.category = feature[k], left[k], category[k]
-            step.code, step.also_left = code[k], missing_code if missing_left[k] else -1
+            step.shift = N_CODES - missing_code if missing_left[k] else 0
+            step.code = code[k] + step.shift
 
 
 @inlined
@@ -98,9 +99,9 @@ def _traverse_block(steps, masks, depth, by_row, rows, leaf):
             row = np.uint64(rows[i])
             step = steps[leaf[row]]
             code = by_row[row, np.uint64(step.feature)]
-            is_left = goes_left(code, step.code, None, step.also_left)
+            is_left = goes_left(code, step.code, None, step.shift)
             if step.category >= 0:
-                is_left = goes_left(code, step.code, masks[step.category], step.also_left)
+                is_left = goes_left(code, step.code, masks[step.category], step.shift)
             leaf[row] = step.child + np.int32(not is_left)
 
 

@@ -6,9 +6,9 @@
         histograms of the smaller siblings     chunks of rows and tiles of columns
         best splits                            sibling pairs and strips of tiles
         accepted splits                        one thread
-        rows that go left                      chunks of rows
-        children and positions of their rows   one thread
-        moves of rows to the children          chunks of rows
+        partition of rows                      chunks of rows
+        children                               one thread
+        exchange of misplaced rows             chunks of rows
     leaves of rows, leaf sums                  chunks of rows
 
 The right column says who runs a step: one thread, or all threads, which take tasks of the given
@@ -26,10 +26,11 @@ from gpuboost.backends.numba.compiler import spliced
 from gpuboost.backends.numba.intrinsics import reference_at
 from gpuboost.backends.numba.level_wise.histograms import STRIPS, sum_chunks
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
-from gpuboost.backends.numba.level_wise.partition import decide_chunks, move_chunks
+from gpuboost.backends.numba.level_wise.partition import exchange_chunks, part_chunks
 from gpuboost.backends.numba.level_wise.policy import (
     CAPACITY,
     CHUNKS,
+    EXCHANGED,
     OPEN,
     PAIRS,
     accept_splits,
@@ -68,11 +69,18 @@ def part_rows(problem, samples, state, work, level, capacities, barrier):
     Children of maximum depth exist already, and no rows are moved to them.
     """
     missing_code = problem.matrix.missing_code
-    decide_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
+    part_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
-        level[OPEN] = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
+        found = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
+        level[OPEN], level[EXCHANGED] = found
+        if level[EXCHANGED] == 0:
+            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
         release(barrier)
-    move_chunks(state, work, level[CHUNKS], barrier)
+    if level[EXCHANGED] > 0:
+        exchange_chunks(state, work, level[EXCHANGED], barrier)
+        if last_arrives(barrier):
+            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+            release(barrier)
 
 
 @spliced
@@ -91,9 +99,6 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
         if level[CHUNKS] == 0:
             return
         part_rows(problem, samples, state, work, level, capacities, barrier)
-        if last_arrives(barrier):
-            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
-            release(barrier)
 
 
 def grow_together(shared, thread, barrier):

@@ -265,7 +265,6 @@ def _make_state(shape: Shape) -> GrowState:
         masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
         open=np.zeros(max(slots, t) + 2, np.int64),
         row=np.empty((2, t * n), np.uint32),
-        goes_left=np.empty(t * n, np.uint8),
         features=np.zeros((t, f), np.int32),
         n_features=np.zeros(t, np.int64),
         groups=np.zeros((nodes, shape.groups), np.uint64),
@@ -312,7 +311,7 @@ class LevelGrower:
         self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
         self._local = [make_local(n_rows) for _ in threads]
         self._state, self._work = by_reference(self.state), by_reference(self.work)
-        self._level, self._capacities = np.zeros(3, np.int64), np.zeros(4, np.int64)
+        self._level, self._capacities = np.zeros(4, np.int64), np.zeros(4, np.int64)
         self._threads: list[Reference] = []
         self._channels: list[Reference | None] = [None] * shape.n_threads
         if shape.n_channels > 1:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuboost.backends.numba.common.packed_words import nearest_integer
+from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
-from gpuboost.backends.numba.intrinsics import add_to, prefetch
-from gpuboost.backends.numba.level_wise.partition import ROWS_AHEAD, decide_rows
+from gpuboost.backends.numba.intrinsics import add_to
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, CHUNKS, list_ends
 from gpuboost.backends.numba.threads.barrier import THREADS, last_arrives, next_task, release
 
@@ -53,6 +53,18 @@ class Leaves(NamedTuple):
     sums: np.ndarray
 
 
+@inlined
+def _set_both(codes, row, split, mask, numbers, leaf):
+    """Set the leaves of the rows of a node with the given children; return how many go left."""
+    (feature, last_left, shift), n_left = split, np.int64(0)
+    for i in range(np.uint64(row.size)):
+        own = row[i]
+        left = np.int64(goes_left(codes[feature, own], last_left, mask, shift))
+        leaf[own] = numbers[np.uint64(1 - left)]
+        n_left += left
+    return n_left
+
+
 @spliced
 def set_leaf(samples, state, leaf, missing_code, capacity, chunk):
     """Set the leaf of the rows of a chunk of a leaf, or of a node whose rows were not moved.
@@ -60,18 +72,18 @@ def set_leaf(samples, state, leaf, missing_code, capacity, chunk):
     Both children of such a node are leaves; ``chunk.n_left`` becomes the left one's number of rows.
     """
     node, tree = state.nodes[chunk.owner], chunk.owner // capacity
-    row = state.row[node.depth & 1, chunk.start : chunk.stop]
-    goes_left = state.goes_left[chunk.start : chunk.stop]
-    own, n = np.int64(chunk.owner), np.uint64(row.size)
-    if node.left > 0:
-        chunk.n_left = decide_rows(samples, state, node, missing_code, chunk)
-        own = tree * capacity + np.int64(node.left)
-    else:
-        goes_left[:] = 1
+    row, own = state.row[node.depth & 1, chunk.start : chunk.stop], np.int64(chunk.owner)
+    if node.left == 0:
+        for i in range(np.uint64(row.size)):
+            leaf[tree, row[i]] = state.number[own]
+        return
+    own, split = tree * capacity + np.int64(node.left), split_of(node, missing_code)
     numbers = state.number[own : own + 2]
-    for i in range(n):
-        prefetch(leaf, tree, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))
-        leaf[tree, row[i]] = numbers[np.uint64(1) - np.uint64(goes_left[i])]
+    if node.category >= 0:
+        mask = state.masks[node.category]
+        chunk.n_left = _set_both(samples.codes, row, split, mask, numbers, leaf[tree])
+    else:
+        chunk.n_left = _set_both(samples.codes, row, split, None, numbers, leaf[tree])
 
 
 @helper

@@ -1,9 +1,13 @@
-"""Partition of the rows of a level.
+"""Partition of the rows of a level, in one pass over chunks of rows.
 
-The partition is stable and takes two passes over chunks: the first determines which rows go left
-and counts them, which gives the positions of every chunk; the second moves the rows, without a
-branch. Rows of children of maximum depth are not moved: `leaves` finds the leaf of such a row by
-the split of the parent node.
+    rows of a node, in two chunks    1 2 3 4 | 5 6 7 8      (1 4 5 6 8 go left)
+    each chunk partitioned           1 4 3 2 | 5 6 8 7
+    wrong sides exchanged            1 4 6 8   5|3 2 7
+
+The rows of a chunk that go left are written to its front, the others to its end, in reverse. If a
+node has several chunks, rows on the wrong side of the boundary between its children are then
+exchanged. The order of a node's rows does not matter, because sums are integers. Rows of children
+of maximum depth are not moved: `leaves` finds the leaf of such a row by the split of the parent.
 """
 
 # mypy: check-untyped-defs=False
@@ -15,64 +19,72 @@ import numpy as np
 
 from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined
-from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.threads.barrier import next_task
-
-ROWS_AHEAD = 32  # rows between the prefetch of a row's data and its use
 
 
 @inlined
-def _mark_rows(codes, row, split, mask, is_left):
-    """Set ``is_left`` to 1 for rows that `goes_left` sends left, else to 0; count the ones."""
-    (feature, last_left, also_left), n_left, n = split, np.int64(0), np.uint64(row.size)
+def _part_rows(codes, row, split, mask, to):
+    """Write the rows that go left to the front of ``to``, the others to its end, in reverse.
+
+    Each row is written to both places, without a branch; the next row overwrites the wrong one.
+    Returns how many rows go left.
+    """
+    (feature, last_left, shift), left, n = split, np.uint64(0), np.uint64(row.size)
     for i in range(n):
-        prefetch(codes, feature, np.int64(row[min(i + np.uint64(ROWS_AHEAD), n - np.uint64(1))]))
-        left = np.uint8(goes_left(codes[feature, row[i]], last_left, mask, also_left))
-        is_left[i] = left
-        n_left += np.int64(left)
-    return n_left
+        own = row[i]
+        to[left], to[n - np.uint64(1) - i + left] = own, own
+        left += np.uint64(goes_left(codes[feature, own], last_left, mask, shift))
+    return np.int64(left)
 
 
 @helper
-def decide_rows(samples, state, node, missing_code, chunk):
-    """Fill `GrowState.goes_left` for a chunk of a split node; return how many rows go left."""
-    row = state.row[node.depth & 1, chunk.start : chunk.stop]
-    is_left, split = state.goes_left[chunk.start : chunk.stop], split_of(node, missing_code)
-    if node.category >= 0:
-        return _mark_rows(samples.codes, row, split, state.masks[node.category], is_left)
-    return _mark_rows(samples.codes, row, split, None, is_left)
-
-
-@helper
-def decide_chunks(samples, state, work, missing_code, n_chunks, barrier):
-    """First pass: mark and count the rows that go left, taking chunks until none is left."""
+def part_chunks(samples, state, work, missing_code, n_chunks, barrier):
+    """Partition each chunk by itself, and count the rows that go left."""
     at = next_task(barrier)
     while at < n_chunks:
         chunk = work.chunks[at]
         node = state.nodes[chunk.owner]
-        chunk.n_left = decide_rows(samples, state, node, missing_code, chunk)
+        row = state.row[node.depth & 1, chunk.start : chunk.stop]
+        to = state.row[(node.depth + 1) & 1, chunk.start : chunk.stop]
+        split = split_of(node, missing_code)
+        if node.category >= 0:
+            mask = state.masks[node.category]
+            chunk.n_left = _part_rows(samples.codes, row, split, mask, to)
+        else:
+            chunk.n_left = _part_rows(samples.codes, row, split, None, to)
         at = next_task(barrier)
 
 
 @inlined
-def move_rows(row, goes_left, to, left, right):
-    """Write each row to the next position of its side in ``to``; both sides keep their order."""
-    for i in range(np.uint64(row.size)):
-        is_left = np.uint64(goes_left[i])
-        to[left if is_left else right] = row[i]
-        left += is_left
-        right += np.uint64(1) - is_left
+def n_misplaced(chunk):
+    """How many rows of a chunk go left but are at positions of the right child."""
+    return max(chunk.start + chunk.n_left - max(chunk.start, chunk.boundary), 0)
 
 
 @helper
-def move_chunks(state, work, n_chunks, barrier):
-    """Second pass: move rows, taking chunks until none is left."""
+def exchange_rows(row, chunks, at):
+    """Exchange the misplaced rows of a chunk that go left for those that go right, of any chunk.
+
+    The first ``n_before`` of the latter are left to earlier chunks.
+    """
+    own, other = chunks[at], np.int64(chunks[at].first)
+    skipped, end = own.n_before, own.start + own.n_left
+    left = end - n_misplaced(own)
+    while left < end:
+        right = chunks[other].start + chunks[other].n_left
+        n = max(min(chunks[other].stop, own.boundary) - right, 0)
+        size = min(max(n - skipped, 0), end - left)
+        for i in range(np.uint64(size)):
+            to, origin = np.uint64(left) + i, np.uint64(right + skipped) + i
+            row[to], row[origin] = row[origin], row[to]
+        left, skipped, other = left + size, max(skipped - n, 0), other + 1
+
+
+@helper
+def exchange_chunks(state, work, n_chunks, barrier):
+    """Exchange the misplaced rows of each chunk."""
     at = next_task(barrier)
     while at < n_chunks:
-        chunk = work.chunks[at]
-        depth = state.nodes[chunk.owner].depth
-        row = state.row[depth & 1, chunk.start : chunk.stop]
-        goes_left = state.goes_left[chunk.start : chunk.stop]
-        places = np.uint64(chunk.to_left), np.uint64(chunk.to_right)
-        move_rows(row, goes_left, state.row[(depth + 1) & 1], places[0], places[1])
+        depth = state.nodes[work.chunks[at].owner].depth
+        exchange_rows(state.row[(depth + 1) & 1], work.chunks, at)
         at = next_task(barrier)

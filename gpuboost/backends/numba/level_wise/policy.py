@@ -3,7 +3,7 @@
     make_roots        roots -> the first open nodes
     plan              open nodes -> sibling pairs and chunks of the histograms
     accept_splits     best splits -> accepted splits, chunks of the partition
-    assign_children   numbers of rows that go left -> children, positions of rows, next open nodes
+    assign_children   numbers of rows that go left -> children, which are the next open nodes
     list_ends         leaves -> chunks of the leaves' rows
     collect           leaf sums -> trees
 
@@ -23,14 +23,16 @@ from gpuboost.backends.numba.common.numbering import add_up, breadth_first, numb
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.compiler import call_for_nothing, entry, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_sampling import is_better_split
+from gpuboost.backends.numba.level_wise.partition import n_misplaced
 from gpuboost.engine.task import NO_LIMIT
 
 # Indices of ``capacities``: largest number of nodes of a tree, number of chunks of a level if all
 # rows are in one node, number of rows up to which a node is one chunk, number of rows below which a
 # node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
-# Indices of ``level``: the numbers of open nodes, sibling pairs and chunks.
-OPEN, PAIRS, CHUNKS = range(3)
+# Indices of ``level``: the numbers of open nodes, of sibling pairs, of chunks, and of chunks whose
+# misplaced rows are exchanged.
+OPEN, PAIRS, CHUNKS, EXCHANGED = range(4)
 
 
 @inlined
@@ -274,28 +276,27 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Set the new positions of each chunk's rows; create the children, and return their number.
+    """Create the children; return their number, and the number of chunks, or 0 if no row moves.
 
     The children are listed in `GrowState.open`.
     """
-    n_open, first = 0, 0
+    n_open, first, is_misplaced = 0, 0, False
     while first < n_chunks:
-        at, last, n_left = work.chunks[first].owner, first, np.int64(0)
+        at, last, n_left, n_before = work.chunks[first].owner, first, np.int64(0), np.int64(0)
         while last < n_chunks and work.chunks[last].owner == at:
             n_left += work.chunks[last].n_left
             last += 1
-        left, right = state.nodes[at].start, state.nodes[at].start + n_left
         for c in range(first, last):
             chunk = work.chunks[c]
-            chunk.to_left, chunk.to_right = left, right
-            left += chunk.n_left
-            right += chunk.stop - chunk.start - chunk.n_left
+            chunk.first, chunk.boundary = first, state.nodes[at].start + n_left
+            chunk.n_before = n_before
+            n_before += n_misplaced(chunk)
         child = _split_node(problem, state, at, n_left, capacity)
         for side in range(2):
             state.open[n_open + side] = child + side
             state.histogram_slot[child + side] = state.histogram_slot[at]
-        n_open, first = n_open + 2, last
-    return n_open
+        n_open, first, is_misplaced = n_open + 2, last, is_misplaced | (n_before > 0)
+    return n_open, n_chunks if is_misplaced else 0
 
 
 @inlined

@@ -24,8 +24,9 @@ NODE_CHUNK = np.dtype(
         ("start", np.int64),  # first position; ``stop`` is the position after the last
         ("stop", np.int64),
         ("n_left", np.int64),
-        ("to_left", np.int64),  # new position of the first row that goes left
-        ("to_right", np.int64),
+        ("boundary", np.int64),  # first position of the right child
+        ("first", np.int64),  # first chunk of the node
+        ("n_before", np.int64),  # sum of `partition.n_misplaced` over the node's earlier chunks
     ],
     align=True,
 )
@@ -121,8 +122,6 @@ class GrowState(NamedTuple):
         right.
     row : uint32 (2, T * n)
         Row at each position, for nodes of even and of odd depth.
-    goes_left : uint8 (T * n,)
-        Whether the row at each position goes left.
     features : int32 (T, F)
         Features of each tree, ascending: the first ``n_features[t]`` entries of ``features[t]``.
     n_features : int64 (T,)
@@ -153,7 +152,6 @@ class GrowState(NamedTuple):
     masks: np.ndarray
     open: np.ndarray
     row: np.ndarray
-    goes_left: np.ndarray
     features: np.ndarray
     n_features: np.ndarray
     groups: np.ndarray
@@ -233,7 +231,7 @@ class SharedArrays(NamedTuple):
         First position, number of rows, gradient and hessian of each root.
     keys : uint64 (T,)
         Keys of the roots.
-    level : int64 (3,)
+    level : int64 (4,)
         Numbers of open nodes, sibling pairs and chunks, see `policy`.
     capacities : int64 (4,)
         Limits of nodes, chunks and rows, see `policy`.
