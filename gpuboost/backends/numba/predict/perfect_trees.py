@@ -288,8 +288,8 @@ def predict_perfect(trees, bits, total, found, values, leaf):
 def add_values(value, first, leaf, total):
     """Add the value of each row's leaf in the tree whose nodes start at ``first``."""
     first = np.uint64(first)
-    for i in range(total.shape[0]):
-        for v in range(value.shape[1]):
+    for v in range(np.uint64(value.shape[1])):
+        for i in range(np.uint64(total.shape[0])):
             total[i, v] += value[first + leaf[i], v]
 
 
