@@ -75,23 +75,19 @@ def make_local(n_rows: int) -> Local:
 def _load_codes(problem, samples, local, count):
     """Fill the codes of `Local.problem` with those of the features, taken out of the columns."""
     columns, by_row, matrix = samples.columns, samples.by_row, problem.matrix
-    codes = local.problem.matrix.codes
-    for i in range(np.uint64(count)):
-        row = np.uint64(local.row[i])
-        for group in range(by_row.shape[1]):
-            eight = by_row[row, group]
-            for column in range(8 * group, min(8 * group + 8, samples.n_columns)):
-                code = np.int64(eight & LOW_BYTE)
-                eight >>= np.uint64(8)
-                first, last = columns.first[column], columns.first[column + 1]
-                if last == first + 1:
-                    codes[columns.order[first], i] = code
-                    continue
-                for at in range(first, last):
-                    feature = columns.order[at]
-                    value = code // columns.stride[feature] % columns.values[feature]
+    codes, row = local.problem.matrix.codes, local.row
+    for column in range(samples.n_columns):
+        group, shift = np.uint64(column // 8), np.uint64(column % 8 * 8)
+        first, last = columns.first[column], columns.first[column + 1]
+        for at in range(first, last):
+            feature = columns.order[at]
+            for i in range(np.uint64(count)):
+                code = (by_row[row[i], group] >> shift) & LOW_BYTE
+                if last > first + 1:
+                    value = np.int64(code) // columns.stride[feature] % columns.values[feature]
                     is_missing = value == matrix.n_bins[feature]
-                    codes[feature, i] = matrix.missing_code if is_missing else value
+                    code = np.uint64(matrix.missing_code if is_missing else value)
+                codes[feature, i] = code
 
 
 @helper
