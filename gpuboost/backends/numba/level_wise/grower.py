@@ -56,7 +56,7 @@ TILE = columns_in_cache()
 # written and added up.
 MIN_CHUNK_ROWS = 1 << 12
 CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
-SUBTREE_ROWS = 1 << 11  # smallest `Shape.small` other than 0 (1000 to 4000 rows measure alike)
+SUBTREE_ROWS = 1 << 10  # smallest `Shape.small` other than 0 (2048: 100k x 28 of depth 10 1.06)
 # If nodes of the deepest searched level have a mean of SMALL_MEAN rows or more, growth by levels to
 # the end is not slower (with 300 to 800 rows, both ways measure alike). Trees of at most SHALLOW
 # levels and best-first trees have no small nodes, so `subtrees` is not compiled for them, except in
