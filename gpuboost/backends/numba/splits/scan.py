@@ -111,13 +111,11 @@ def _word_scores(problem, channels, node, m):
     for j in range(m, padded):
         prefix[j] = 0
     if channels is None:
-        for block in range(0, padded, LANES):
-            for lane in range(LANES):
-                j = np.uint64(block + lane)
-                hl = np.float64(hessian_of(prefix[j], packing))
-                term = variance_term(np.float64(gradient_of(prefix[j], packing)), g, hl, h)
-                score = variance_gain(term, hl, h - hl)
-                scores[j] = score if (hl >= minimum) & (h - hl >= minimum) else -1.0
+        for j in range(np.uint64(padded)):
+            hl = np.float64(hessian_of(prefix[j], packing))
+            term = variance_term(np.float64(gradient_of(prefix[j], packing)), g, hl, h)
+            score = variance_gain(term, hl, h - hl)
+            scores[j] = score if (hl >= minimum) & (h - hl >= minimum) else -1.0
         return padded
     hessian[:padded], scores[:padded] = 0, 0.0
     for p in range(channels.state[0]):
