@@ -248,18 +248,23 @@ def field_of(channels, word, p):
 
 
 @inlined
+def of_class(word):
+    """Row of `Scratch.sums` of a row's class, and the row's weight."""
+    return np.uint64(GRADIENT) + np.uint64(word >> CLASS_SHIFT), word & WEIGHT_MASK
+
+
+@inlined
 def add_row(problem, channels, row, i, to, at):
     """Add row ``row``, the ``i``-th of the node, to column ``at`` of ``to``.
 
     ``to`` has the rows of `Scratch.sums`. For classes, its hessian is left out, because that is the
     sum of all channels.
     """
-    word = channels.word[i]
-    weight = word & WEIGHT_MASK
+    class_row, weight = of_class(channels.word[i])
     if problem.limits.min_samples_leaf > 1:
         to[COUNT, at] += 1
     if channels.values.size == 0:
-        to[GRADIENT + np.uint64(word >> CLASS_SHIFT), at] += weight
+        to[class_row, at] += weight
         return
     to[HESSIAN, at] += weight
     factor = np.int64(1) if problem.limits.has_gradients else weight

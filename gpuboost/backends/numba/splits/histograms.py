@@ -22,7 +22,7 @@ from gpuboost.backends.numba.common.packed_words import count_of, gradient_of, h
 from gpuboost.backends.numba.common.records import COUNT, GRADIENT, HESSIAN
 from gpuboost.backends.numba.common.sparse_columns import is_sparse, position_of, reads_entries
 from gpuboost.backends.numba.compiler import helper, inlined, trailing_zeros
-from gpuboost.backends.numba.splits.channels import FIELDS, MOMENTS, add_row, field_of
+from gpuboost.backends.numba.splits.channels import FIELDS, MOMENTS, add_row, field_of, of_class
 
 # Rows up to which only bins that have rows are listed. If all nodes list all bins, a random forest
 # of 100k x 28 takes 19% longer (2026-11).
@@ -199,6 +199,11 @@ def wide_prefix(problem, channels, members, feature):
     codes, wide, sums = codes_of(problem, rows, feature), scratch.wide, scratch.sums
     if channels is None:
         _wide_totals(problem, members, codes)
+    elif channels.values.size == 0 and problem.limits.min_samples_leaf <= 1:
+        words = channels.word  # as `add_row`, whose checks in the loop take 1.12 times as long
+        for i in range(np.uint64(rows.size)):
+            at, weight = of_class(words[i])
+            wide[at, code_at(codes, rows[i])] += weight
     else:
         for i in range(rows.size):
             add_row(problem, channels, rows[i], i, wide, code_at(codes, rows[i]))
