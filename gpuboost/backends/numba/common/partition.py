@@ -9,9 +9,10 @@ import numpy as np
 
 from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.compiler import helper, inlined
+from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.task import MISSING_LEFT
 
-LAST_CODE, N_CODES = 255, 256
+LAST_CODE = 255
 
 
 @inlined

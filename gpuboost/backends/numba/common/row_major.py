@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import LAST_CODE, N_CODES, goes_left
+from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
 from gpuboost.backends.numba.common.records import LINE
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
@@ -17,6 +17,7 @@ from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
+from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.tree import Tree
 
 MIN_COLUMNS = 4  # for row-major codes of small nodes, of which a row takes at least 8 bytes
