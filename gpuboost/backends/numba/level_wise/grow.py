@@ -7,8 +7,8 @@
         best splits                            sibling pairs and strips of tiles
         accepted splits                        one thread
         partition of rows                      chunks of rows
-        children                               one thread
-        exchange of misplaced rows             chunks of rows
+        children and their ranges of rows      one thread
+        swaps of misplaced rows                chunks of rows
     leaves of rows, leaf sums                  chunks of rows
 
 The right column says who runs a step: one thread, or all threads, which take tasks of the given
@@ -26,13 +26,13 @@ from gpuboost.backends.numba.compiler import spliced
 from gpuboost.backends.numba.intrinsics import reference_at
 from gpuboost.backends.numba.level_wise.histograms import STRIPS, sum_chunks
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
-from gpuboost.backends.numba.level_wise.partition import exchange_chunks, part_chunks
+from gpuboost.backends.numba.level_wise.partition import partition_chunks, swap_chunks
 from gpuboost.backends.numba.level_wise.policy import (
     CAPACITY,
     CHUNKS,
-    EXCHANGED,
     OPEN,
     PAIRS,
+    SWAPPED,
     accept_splits,
     assign_children,
     make_roots,
@@ -63,21 +63,22 @@ def find_splits(own, samples, state, work, level, barrier):
 
 
 @spliced
-def part_rows(problem, samples, state, work, level, capacities, barrier):
-    """Create the children of the nodes split on a level, and move the rows to them.
+def partition_level(problem, samples, state, work, level, capacities, barrier):
+    """Create the children of the nodes split on a level, move the rows to them, and do `plan`.
 
-    Children of maximum depth exist already, and no rows are moved to them.
+    Children of maximum depth exist already, and no rows are moved to them. `plan` overwrites the
+    chunks, so if rows are swapped, it comes after that.
     """
     missing_code = problem.matrix.missing_code
-    part_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
+    partition_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
         found = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
-        level[OPEN], level[EXCHANGED] = found
-        if level[EXCHANGED] == 0:
+        level[OPEN], level[SWAPPED] = found
+        if level[SWAPPED] == 0:
             level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
         release(barrier)
-    if level[EXCHANGED] > 0:
-        exchange_chunks(state, work, level[EXCHANGED], barrier)
+    if level[SWAPPED] > 0:
+        swap_chunks(state, work, level[SWAPPED], barrier)
         if last_arrives(barrier):
             level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
             release(barrier)
@@ -98,7 +99,7 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
             release(barrier)
         if level[CHUNKS] == 0:
             return
-        part_rows(problem, samples, state, work, level, capacities, barrier)
+        partition_level(problem, samples, state, work, level, capacities, barrier)
 
 
 def grow_together(shared, thread, barrier):

@@ -2,11 +2,11 @@
 
     rows of a node, in two chunks    1 2 3 4 | 5 6 7 8      (1 4 5 6 8 go left)
     each chunk partitioned           1 4 3 2 | 5 6 8 7
-    wrong sides exchanged            1 4 6 8   5|3 2 7
+    misplaced rows swapped           1 4 6 8   5|3 2 7
 
 The rows of a chunk that go left are written to its front, the others to its end, in reverse. If a
 node has several chunks, rows on the wrong side of the boundary between its children are then
-exchanged. The order of a node's rows does not matter, because sums are integers. Rows of children
+swapped. The order of a node's rows does not matter, because sums are integers. Rows of children
 of maximum depth are not moved: `leaves` finds the leaf of such a row by the split of the parent.
 """
 
@@ -23,7 +23,7 @@ from gpuboost.backends.numba.threads.barrier import next_task
 
 
 @inlined
-def _part_rows(codes, row, split, mask, to):
+def _partition_chunk(codes, row, split, mask, to):
     """Write the rows that go left to the front of ``to``, the others to its end, in reverse.
 
     Each row is written to both places, without a branch; the next row overwrites the wrong one.
@@ -38,7 +38,7 @@ def _part_rows(codes, row, split, mask, to):
 
 
 @helper
-def part_chunks(samples, state, work, missing_code, n_chunks, barrier):
+def partition_chunks(samples, state, work, missing_code, n_chunks, barrier):
     """Partition each chunk by itself, and count the rows that go left."""
     at = next_task(barrier)
     while at < n_chunks:
@@ -49,23 +49,23 @@ def part_chunks(samples, state, work, missing_code, n_chunks, barrier):
         split = split_of(node, missing_code)
         if node.category >= 0:
             mask = state.masks[node.category]
-            chunk.n_left = _part_rows(samples.codes, row, split, mask, to)
+            chunk.n_left = _partition_chunk(samples.codes, row, split, mask, to)
         else:
-            chunk.n_left = _part_rows(samples.codes, row, split, None, to)
+            chunk.n_left = _partition_chunk(samples.codes, row, split, None, to)
         at = next_task(barrier)
 
 
 @inlined
 def n_misplaced(chunk):
-    """How many rows of a chunk go left but are at positions of the right child."""
+    """How many rows of a chunk go left but lie in the right child's range."""
     return max(chunk.start + chunk.n_left - max(chunk.start, chunk.boundary), 0)
 
 
 @helper
-def exchange_rows(row, chunks, at):
-    """Exchange the misplaced rows of a chunk that go left for those that go right, of any chunk.
+def swap_misplaced(row, chunks, at):
+    """Swap the misplaced rows of a chunk with rows that go right but lie in the left child's range.
 
-    The first ``n_before`` of the latter are left to earlier chunks.
+    Of the latter, the first ``n_before`` are swapped by earlier chunks.
     """
     own, other = chunks[at], np.int64(chunks[at].first)
     skipped, end = own.n_before, own.start + own.n_left
@@ -75,16 +75,16 @@ def exchange_rows(row, chunks, at):
         n = max(min(chunks[other].stop, own.boundary) - right, 0)
         size = min(max(n - skipped, 0), end - left)
         for i in range(np.uint64(size)):
-            to, origin = np.uint64(left) + i, np.uint64(right + skipped) + i
-            row[to], row[origin] = row[origin], row[to]
+            a, b = np.uint64(left) + i, np.uint64(right + skipped) + i
+            row[a], row[b] = row[b], row[a]
         left, skipped, other = left + size, max(skipped - n, 0), other + 1
 
 
 @helper
-def exchange_chunks(state, work, n_chunks, barrier):
-    """Exchange the misplaced rows of each chunk."""
+def swap_chunks(state, work, n_chunks, barrier):
+    """Swap the misplaced rows of each chunk."""
     at = next_task(barrier)
     while at < n_chunks:
         depth = state.nodes[work.chunks[at].owner].depth
-        exchange_rows(state.row[(depth + 1) & 1], work.chunks, at)
+        swap_misplaced(state.row[(depth + 1) & 1], work.chunks, at)
         at = next_task(barrier)

@@ -31,8 +31,8 @@ from gpuboost.engine.task import NO_LIMIT
 # node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
 # Indices of ``level``: the numbers of open nodes, of sibling pairs, of chunks, and of chunks whose
-# misplaced rows are exchanged.
-OPEN, PAIRS, CHUNKS, EXCHANGED = range(4)
+# misplaced rows are swapped.
+OPEN, PAIRS, CHUNKS, SWAPPED = range(4)
 
 
 @inlined
@@ -276,9 +276,10 @@ def accept_splits(problem, state, work, n_open, capacities):
 
 @helper
 def assign_children(problem, state, work, n_chunks, capacity):
-    """Create the children; return their number, and the number of chunks, or 0 if no row moves.
+    """Create the children, and note in the chunks of their parents where misplaced rows are.
 
-    The children are listed in `GrowState.open`.
+    The children are listed in `GrowState.open`. Returns their number, and that of the chunks, or 0
+    if no row is misplaced.
     """
     n_open, first, is_misplaced = 0, 0, False
     while first < n_chunks:
@@ -296,7 +297,7 @@ def assign_children(problem, state, work, n_chunks, capacity):
             state.open[n_open + side] = child + side
             state.histogram_slot[child + side] = state.histogram_slot[at]
         n_open, first, is_misplaced = n_open + 2, last, is_misplaced | (n_before > 0)
-    return n_open, n_chunks if is_misplaced else 0
+    return n_open, (n_chunks if is_misplaced else 0)
 
 
 @inlined

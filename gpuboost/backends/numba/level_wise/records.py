@@ -232,7 +232,8 @@ class SharedArrays(NamedTuple):
     keys : uint64 (T,)
         Keys of the roots.
     level : int64 (4,)
-        Numbers of open nodes, sibling pairs and chunks, see `policy`.
+        Numbers of open nodes, of sibling pairs, of chunks, and of chunks whose misplaced rows are
+        swapped, see `policy`.
     capacities : int64 (4,)
         Limits of nodes, chunks and rows, see `policy`.
     threads : int64 (threads,)

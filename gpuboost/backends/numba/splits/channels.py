@@ -249,7 +249,7 @@ def field_of(channels, word, p):
 
 @inlined
 def of_class(word):
-    """Row of `Scratch.sums` of a row's class, and the row's weight."""
+    """Index in `Scratch.sums` of the class in a word, and the weight in it."""
     return np.uint64(GRADIENT) + np.uint64(word >> CLASS_SHIFT), word & WEIGHT_MASK
 
 

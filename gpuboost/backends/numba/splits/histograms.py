@@ -200,7 +200,7 @@ def wide_prefix(problem, channels, members, feature):
     if channels is None:
         _wide_totals(problem, members, codes)
     elif channels.values.size == 0 and problem.limits.min_samples_leaf <= 1:
-        words = channels.word  # as `add_row`, whose checks in the loop take 1.12 times as long
+        words = channels.word  # with the checks of `add_row`, 100k x 54 with 7 classes takes 1.12
         for i in range(np.uint64(rows.size)):
             at, weight = of_class(words[i])
             wide[at, code_at(codes, rows[i])] += weight
