@@ -9,7 +9,6 @@ import numpy as np
 
 from gpuboost.backends.numba.common.feature_codes import code_at, codes_of
 from gpuboost.backends.numba.compiler import helper, inlined
-from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.task import MISSING_LEFT
 
 LAST_CODE = 255
@@ -31,7 +30,7 @@ def goes_left(code, last_left, mask, shift):
     """
     if mask is None:
         return np.int64(np.uint8(np.int64(code) + shift)) <= last_left
-    return in_mask(mask, code) | (np.int64(code) + shift == N_CODES)
+    return in_mask(mask, code) | (np.int64(code) + shift == LAST_CODE + 1)
 
 
 @inlined
@@ -66,7 +65,7 @@ def split_of(node, missing_code):
     If missing values go left, the shift wraps their code, the largest one, to 0, so that a single
     comparison decides. In categorical splits, the last code has no meaning.
     """
-    shift = np.int64(N_CODES - missing_code if node.missing == MISSING_LEFT else 0)
+    shift = np.int64(LAST_CODE + 1 - missing_code if node.missing == MISSING_LEFT else 0)
     return np.int64(node.feature), np.int64(node.bin) + shift, shift
 
 

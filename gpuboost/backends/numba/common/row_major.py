@@ -17,7 +17,6 @@ from gpuboost.backends.numba.threads.barrier import next_task
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
-from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.tree import Tree
 
 MIN_COLUMNS = 4  # for row-major codes of small nodes, of which a row takes at least 8 bytes
@@ -86,7 +85,7 @@ def _fill_steps(steps, missing_code, feature, code, left, category, missing_left
         step.shift = 0
         if left[k] > 0:
             step.feature, step.child, step.category = feature[k], left[k], category[k]
-            step.shift = N_CODES - missing_code if missing_left[k] else 0
+            step.shift = LAST_CODE + 1 - missing_code if missing_left[k] else 0
             step.code = code[k] + step.shift
 
 
