@@ -107,7 +107,7 @@ def split(root: Root) -> np.void:
 @compiled
 def _partition(problem: Any, feature: int, last_left: int, rows: Any, count: int) -> int:
     codes = codes_of(problem, rows.row[:count], feature)
-    return part_rows(codes, (last_left, -1), None, rows, 0, count)
+    return part_rows(codes, (last_left, 0), None, rows, 0, count)
 
 
 def partition(root: Root, feature: int, last_left: int) -> int:
