@@ -32,7 +32,6 @@ from gpuboost.backends.numba.level_wise.policy import (
     CHUNKS,
     OPEN,
     PAIRS,
-    SWAPPED,
     accept_splits,
     assign_children,
     make_roots,
@@ -64,24 +63,16 @@ def find_splits(own, samples, state, work, level, barrier):
 
 @spliced
 def partition_level(problem, samples, state, work, level, capacities, barrier):
-    """Create the children of the nodes split on a level, move the rows to them, and do `plan`.
+    """Create the children of the nodes split on a level, and move the rows to them.
 
-    Children of maximum depth exist already, and no rows are moved to them. `plan` overwrites the
-    chunks, so if rows are swapped, it comes after that.
+    Children of maximum depth exist already, and no rows are moved to them.
     """
     missing_code = problem.matrix.missing_code
     partition_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
     if last_arrives(barrier):
-        found = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
-        level[OPEN], level[SWAPPED] = found
-        if level[SWAPPED] == 0:
-            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+        level[OPEN] = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
         release(barrier)
-    if level[SWAPPED] > 0:
-        swap_chunks(state, work, level[SWAPPED], barrier)
-        if last_arrives(barrier):
-            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
-            release(barrier)
+    swap_chunks(state, work, level[CHUNKS], barrier)
 
 
 @spliced
@@ -100,6 +91,9 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
         if level[CHUNKS] == 0:
             return
         partition_level(problem, samples, state, work, level, capacities, barrier)
+        if last_arrives(barrier):
+            level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
+            release(barrier)
 
 
 def grow_together(shared, thread, barrier):

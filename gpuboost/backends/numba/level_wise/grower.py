@@ -313,7 +313,7 @@ class LevelGrower:
         self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
         self._local = [make_local(n_rows) for _ in threads]
         self._state, self._work = by_reference(self.state), by_reference(self.work)
-        self._level, self._capacities = np.zeros(4, np.int64), np.zeros(4, np.int64)
+        self._level, self._capacities = np.zeros(3, np.int64), np.zeros(4, np.int64)
         self._threads: list[Reference] = []
         self._channels: list[Reference | None] = [None] * shape.n_threads
         if shape.n_channels > 1:

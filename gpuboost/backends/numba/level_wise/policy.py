@@ -30,9 +30,8 @@ from gpuboost.engine.task import NO_LIMIT
 # rows are in one node, number of rows up to which a node is one chunk, number of rows below which a
 # node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
-# Indices of ``level``: the numbers of open nodes, of sibling pairs, of chunks, and of chunks whose
-# misplaced rows are swapped.
-OPEN, PAIRS, CHUNKS, SWAPPED = range(4)
+# Indices of ``level``: the numbers of open nodes, sibling pairs and chunks.
+OPEN, PAIRS, CHUNKS = range(3)
 
 
 @inlined
@@ -278,10 +277,9 @@ def accept_splits(problem, state, work, n_open, capacities):
 def assign_children(problem, state, work, n_chunks, capacity):
     """Create the children, and note in the chunks of their parents where misplaced rows are.
 
-    The children are listed in `GrowState.open`. Returns their number, and that of the chunks, or 0
-    if no row is misplaced.
+    The children are listed in `GrowState.open`. Returns their number.
     """
-    n_open, first, is_misplaced = 0, 0, False
+    n_open, first = 0, 0
     while first < n_chunks:
         at, last, n_left, n_before = work.chunks[first].owner, first, np.int64(0), np.int64(0)
         while last < n_chunks and work.chunks[last].owner == at:
@@ -296,8 +294,8 @@ def assign_children(problem, state, work, n_chunks, capacity):
         for side in range(2):
             state.open[n_open + side] = child + side
             state.histogram_slot[child + side] = state.histogram_slot[at]
-        n_open, first, is_misplaced = n_open + 2, last, is_misplaced | (n_before > 0)
-    return n_open, (n_chunks if is_misplaced else 0)
+        n_open, first = n_open + 2, last
+    return n_open
 
 
 @inlined

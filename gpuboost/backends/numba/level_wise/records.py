@@ -231,9 +231,8 @@ class SharedArrays(NamedTuple):
         First position, number of rows, gradient and hessian of each root.
     keys : uint64 (T,)
         Keys of the roots.
-    level : int64 (4,)
-        Numbers of open nodes, of sibling pairs, of chunks, and of chunks whose misplaced rows are
-        swapped, see `policy`.
+    level : int64 (3,)
+        Numbers of open nodes, sibling pairs and chunks, see `policy`.
     capacities : int64 (4,)
         Limits of nodes, chunks and rows, see `policy`.
     threads : int64 (threads,)
