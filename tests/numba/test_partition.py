@@ -40,13 +40,13 @@ def test_misplaced_rows_are_swapped(share: float) -> None:
             chunk["n_left"] = goes_left[own].sum()
         boundary = cuts[0] + chunks["n_left"].sum()
         chunks["boundary"] = boundary
-        expected = row.copy()
+        before = row.copy()
         swap_all(row, chunks)
         assert (row[cuts[0] : boundary] % 2 == 0).all()
         assert (row[boundary : cuts[-1]] % 2 == 1).all()
-        np.testing.assert_array_equal(np.sort(row), np.sort(expected))
+        np.testing.assert_array_equal(np.sort(row), np.sort(before))
         outside = np.r_[: cuts[0], cuts[-1] : 70]
-        np.testing.assert_array_equal(row[outside], expected[outside])
+        np.testing.assert_array_equal(row[outside], before[outside])
 
 
 @pytest.mark.parametrize("has_missing", [False, True])

@@ -59,13 +59,22 @@ def partition(codes, split, mask, rows, start, stop):
 
 
 @inlined
-def split_of(node, missing_code):
-    """Feature of a split, last shifted code on the left, and the shift.
+def shift_of(missing_code, missing_left):
+    """What is added to codes of 8 bits before they are compared with the last one on the left.
 
-    If missing values go left, the shift wraps their code, the largest one, to 0, so that a single
-    comparison decides. In categorical splits, the last code has no meaning.
+    If missing values go left, it wraps their code, the largest one, to 0, so that a single
+    comparison decides.
     """
-    shift = np.int64(LAST_CODE + 1 - missing_code if node.missing == MISSING_LEFT else 0)
+    return np.int64(LAST_CODE + 1 - missing_code if missing_left else 0)
+
+
+@inlined
+def split_of(node, missing_code):
+    """Feature of a split, last shifted code on the left, and the shift (`shift_of`).
+
+    In categorical splits, the last code has no meaning.
+    """
+    shift = shift_of(missing_code, node.missing == MISSING_LEFT)
     return np.int64(node.feature), np.int64(node.bin) + shift, shift
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left
+from gpuboost.backends.numba.common.partition import LAST_CODE, goes_left, shift_of
 from gpuboost.backends.numba.common.records import LINE
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
@@ -29,7 +29,7 @@ BINNED_NODE = np.dtype(
         ("child", np.int32),  # left child, which the right child follows; a leaf is its own child
         ("code", np.int32),  # last shifted code that goes left; `LAST_CODE` in a leaf, so all stay
         ("category", np.int32),  # row of the masks, or -1
-        ("shift", np.int32),  # see `partition.goes_left`
+        ("shift", np.int32),  # see `partition.shift_of`
     ],
     align=True,
 )
@@ -85,7 +85,7 @@ def _fill_steps(steps, missing_code, feature, code, left, category, missing_left
         step.shift = 0
         if left[k] > 0:
             step.feature, step.child, step.category = feature[k], left[k], category[k]
-            step.shift = LAST_CODE + 1 - missing_code if missing_left[k] else 0
+            step.shift = shift_of(missing_code, missing_left[k])
             step.code = code[k] + step.shift
 
 
