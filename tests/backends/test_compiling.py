@@ -23,6 +23,7 @@ from gpuboost.backends.compiling import (
     workers,
 )
 from gpuboost.backends.numba.background import compile_in_background, used_functions
+from gpuboost.backends.numba.threads.barrier import Barrier
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.estimators.fitting.grow_plan import with_progress
 
@@ -142,8 +143,8 @@ def test_an_error_ends_the_waits_of_worker_threads() -> None:
 
 
 def test_an_error_ends_the_waits_of_a_thread_pool() -> None:
-    def work(thread: int, barrier: object) -> None:
-        if thread == 0:
+    def work(barrier: Barrier) -> None:
+        if barrier.thread == 0:
             raise KeyError
         wait_for(threading.Event())
 

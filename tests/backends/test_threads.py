@@ -15,12 +15,11 @@ import pytest
 
 from gpuboost import GradientBoostingRegressor, RandomForestClassifier
 from gpuboost.backends.numba.references import by_reference
-from gpuboost.backends.numba.threads import load
-from gpuboost.backends.numba.threads import pool as module
+from gpuboost.backends.numba.threads import commands, load
 from gpuboost.backends.numba.threads.barrier import (
     barrier_wait,
     last_arrives,
-    next_task,
+    near_task,
     release,
 )
 from gpuboost.backends.numba.threads.commands import SharedFunction
@@ -123,15 +122,15 @@ class Turns(NamedTuple):
     n_turns: int
 
 
-def add_turns(record: Any, thread: Any, barrier: Any) -> None:
+def add_turns(record: Any, barrier: Any) -> None:
     """Take the sums one by one in each turn; all threads wait for the end of a turn."""
     if not barrier_wait(barrier):
         return
     for _ in range(record.n_turns):
-        task = next_task(barrier)
+        task = near_task(barrier, record.sums.size)
         while task < record.sums.size:
             record.sums[task] += 1
-            task = next_task(barrier)
+            task = near_task(barrier, record.sums.size)
         if last_arrives(barrier):
             release(barrier)
 
@@ -149,7 +148,7 @@ def test_threads_run_compiled_functions_together(n_threads: int) -> None:
     time.sleep(0.05)
     pool.run(ADD_TURNS, record, n_threads)
     seen: list[int] = []
-    pool.share(lambda thread, _: seen.append(thread))
+    pool.share(lambda barrier: seen.append(barrier.thread))
     pool.run(ADD_TURNS, record, n_threads)
     pool.run(ADD_TURNS, record, 0)
     pool.dismiss()
@@ -174,11 +173,11 @@ def test_an_interrupt_before_a_compiled_function_leaves_no_thread_behind(
     for _ in range(3):
         with monkeypatch.context() as patch:
             if is_posted:
-                patch.setattr(module, "lead", interrupt)
+                patch.setattr(commands, "lead", interrupt)
             else:
-                real = module.post
+                real = commands.post
                 calls = iter((interrupt, real))
-                patch.setattr(module, "post", lambda *given, calls=calls: next(calls)(*given))
+                patch.setattr(commands, "post", lambda *given, calls=calls: next(calls)(*given))
             with pytest.raises(KeyboardInterrupt):
                 pool.run(ADD_TURNS, record, n_threads)
         pool.run(ADD_TURNS, record, n_threads)

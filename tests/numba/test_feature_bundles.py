@@ -13,7 +13,15 @@ from numba import njit
 from gpuboost.backends.numba.common.arguments import matrix_of
 from gpuboost.backends.numba.level_wise import feature_bundles
 from gpuboost.backends.numba.pipeline import EntryCompiler
-from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
+from gpuboost.backends.numba.threads.barrier import (
+    Barrier,
+    barrier_wait,
+    begin,
+    last_arrives,
+    near_task,
+    new_words,
+    release,
+)
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.data.binning import bin_columns
 from tests.binning import fit_bin_mapper
@@ -84,20 +92,42 @@ def test_features_of_few_values_share_columns() -> None:
 @njit(nogil=True, pipeline_class=EntryCompiler)
 def _add_in_turns(barrier: Any, sums: Any, n_turns: int, n_tasks: int) -> None:
     for turn in range(n_turns):
-        task = next_task(barrier)
+        task = near_task(barrier, n_tasks)
         while task < n_tasks:
             sums[turn + 1, task] += sums[turn, (task + 1) % n_tasks] + 1
-            task = next_task(barrier)
+            task = near_task(barrier, n_tasks)
         if last_arrives(barrier):
             sums[turn + 1, 0] += turn
             release(barrier)
+
+
+@njit(nogil=True, pipeline_class=EntryCompiler)
+def _take_all(barrier: Any, n_tasks: int, tasks: Any) -> None:
+    for i in range(tasks.size):
+        tasks[i] = near_task(barrier, n_tasks)
+
+
+@pytest.mark.parametrize(
+    ("thread", "expected"),
+    [(0, [0, 1, 2, 3, 4, 5, 6]), (1, [2, 3, 4, 5, 6, 0, 1]), (2, [4, 5, 6, 0, 1, 2, 3])],
+)
+def test_a_thread_takes_its_own_share_first_and_then_that_of_the_next(
+    thread: int, expected: list[int]
+) -> None:
+    words, tasks = new_words(3), np.zeros(9, np.int64)
+    for _ in range(2):
+        begin(words, 3)
+        _take_all(Barrier(words, thread, 3), 7, tasks)
+        assert tasks.tolist() == [*expected, 7, 7]
+    _take_all(Barrier(words, 0, 3), 7, tasks)
+    assert tasks.tolist() == [7] * 9
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_no_thread_begins_a_pass_before_all_have_ended_the_one_before(n_threads: int) -> None:
     n_turns, n_tasks, pool = 200, 7, ThreadPool(n_threads)
     found, expected = np.zeros((2, n_turns + 1, n_tasks), np.int64)
-    pool.share(lambda _, barrier: _add_in_turns(barrier, found, n_turns, n_tasks))
+    pool.share(lambda barrier: _add_in_turns(barrier, found, n_turns, n_tasks))
     pool.dismiss()
     for turn in range(n_turns):
         expected[turn + 1] = np.roll(expected[turn], -1) + 1
@@ -109,10 +139,10 @@ def test_all_threads_of_a_pool_run_at_once() -> None:
     """All threads run, even if a thread gets its next task before it waits for one."""
     pool, sums = ThreadPool(6), np.zeros((3, 6), np.int64)
     for _ in range(300):
-        pool.share(lambda _, barrier: None)
+        pool.share(lambda barrier: None)
     for _ in range(3):
         sums[:] = 0
-        pool.share(lambda _, barrier: _add_in_turns(barrier, sums, 2, 6))
+        pool.share(lambda barrier: _add_in_turns(barrier, sums, 2, 6))
         assert sums[2].sum() > 0
     pool.dismiss()
 
@@ -126,10 +156,10 @@ def _come(barrier: Any) -> bool:
 def test_nobody_waits_for_a_thread_that_fails(missing: int) -> None:
     pool, came = ThreadPool(3), {}
 
-    def work(thread: int, barrier: np.ndarray) -> None:
-        if thread == missing:
-            raise ZeroDivisionError(thread)
-        came[thread] = _come(barrier)
+    def work(barrier: Barrier) -> None:
+        if barrier.thread == missing:
+            raise ZeroDivisionError(barrier.thread)
+        came[barrier.thread] = _come(barrier)
 
     with pytest.raises(ZeroDivisionError):
         pool.share(work)

@@ -98,7 +98,7 @@ def _sum_planes(given, first, last, sums):
     sums[0], sums[1] = high_sum, low_sum
 
 
-def sum_values(given, thread, barrier):
+def sum_values(given, barrier):
     """Fill the arrays of `Summands`; no sums if a value is infinite or NaN."""
     n, n_chunks = given.values.size, given.largest.size
     task = next_task(barrier)

@@ -17,13 +17,7 @@ import numpy as np
 from gpuboost.backends.numba.common.order_statistics import group_bounds, weight_of
 from gpuboost.backends.numba.compiler import entry, inlined
 from gpuboost.backends.numba.references import by_reference
-from gpuboost.backends.numba.threads.barrier import (
-    THREADS,
-    barrier_wait,
-    last_arrives,
-    next_task,
-    release,
-)
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
@@ -60,7 +54,7 @@ class Grouping(NamedTuple):
     rows: np.ndarray
 
 
-def group_rows(given, thread, barrier):
+def group_rows(given, barrier):
     """List the rows of each group: those of each chunk of rows are counted, then placed."""
     if not barrier_wait(barrier):
         return
@@ -120,16 +114,17 @@ class Quantiles(NamedTuple):
     own_weights: np.ndarray
 
 
-def find_quantiles(given, thread, barrier):
+def find_quantiles(given, barrier):
     """Find the quantile of each group: of the one of the thread's number, then of any left."""
-    starts, level, task = given.starts, given.quantile_level, np.int64(thread)
+    starts, level, thread = given.starts, given.quantile_level, np.int64(barrier.thread)
+    task = thread
     while task < given.order.size:
         g = given.order[task]
         of_group = given.rows[starts[g] : starts[g + 1]]
         own = given.own[given.places[thread] :], given.own_weights[given.places[thread] :]
         lower, upper = group_bounds(given.values, given.weights, of_group, level, *own)
         given.out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
-        task = barrier[THREADS] + next_task(barrier)
+        task = barrier.n_threads + next_task(barrier)
 
 
 GROUP_ROWS, FIND_QUANTILES = SharedFunction(group_rows), SharedFunction(find_quantiles)

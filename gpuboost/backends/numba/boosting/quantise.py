@@ -136,7 +136,7 @@ def _fill_summands(given, first, last):
     return total
 
 
-def pack_rows(given, thread, barrier):
+def pack_rows(given, barrier):
     """Fill the words, initial order and sums of the rows, taking chunks until none is left."""
     n = given.inside.size if given.inside.size else given.gradient.shape[1]
     chunks, bits = (n + QUANTISE_CHUNK - 1) // QUANTISE_CHUNK, given.bits[0]

@@ -214,9 +214,9 @@ def _find_directions(rows, not_kept, sizes, start, stop, share):
             _note_sizes(curve, share, sizes[2:])
 
 
-def visit_columns(visit, thread, barrier):
+def visit_columns(visit, barrier):
     """Visit the rows of any loss but softmax, taking chunks until none is left."""
-    rows, not_kept = visit.rows, visit.rows.space[thread]
+    rows, not_kept = visit.rows, visit.rows.space[barrier.thread]
     (n_columns, n), n_chunks = rows.raw.shape, rows.sizes.shape[0]
     task = next_task(barrier)
     while task < n_chunks:
@@ -289,9 +289,9 @@ def _class_directions(rows, weight, total, start, stop, share, sizes):
         _note_sizes(curve, share, sizes[2:])
 
 
-def visit_classes(visit, thread, barrier):
+def visit_classes(visit, barrier):
     """Visit the rows of softmax, taking chunks until none is left."""
-    rows, own, n_chunks = visit.rows, visit.rows.space[thread], visit.rows.sizes.shape[0]
+    rows, own, n_chunks = visit.rows, visit.rows.space[barrier.thread], visit.rows.sizes.shape[0]
     (n, n_classes), block = rows.raw.shape, np.int64(GRADIENT_BLOCK)
     weight = own[: block * n_classes].reshape((block, n_classes))
     total, largest = own[block * n_classes :], own[block * (n_classes + 1) :]

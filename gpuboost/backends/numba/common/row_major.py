@@ -58,15 +58,14 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     8 lines, whose rows would compete for few sets of the L1 cache. Other columns are zeros.
     """
     n_features, n = codes.shape
-    width = -(-n_features // 8) * 8
-    if width > LINE:
-        width = -(-width // LINE) * LINE
-        width += LINE * (width % (8 * LINE) == 0)
+    unit = 8 if n_features <= LINE else LINE
+    width = -(-n_features // unit) * unit
+    width += LINE * (width % (8 * LINE) == 0)
     space = np.zeros(n * width + LINE, np.uint8)
     first = -space.ctypes.data % LINE
     by_row = space[first : first + n * width].reshape(n, width)
     codes = contiguous(codes, np.uint8)
-    pool.share(lambda _, barrier: transpose_codes(codes, by_row, barrier), n > ROW_MAJOR_CHUNK)
+    pool.share(lambda barrier: transpose_codes(codes, by_row, barrier), n > ROW_MAJOR_CHUNK)
     return by_row
 
 
@@ -147,9 +146,9 @@ class Traversal(NamedTuple):
     every: np.ndarray
 
 
-def traverse(given, thread, barrier):
+def traverse(given, barrier):
     """Find the leaves of rows, taking chunks until none is left."""
-    steps, rows = given.steps[thread], given.rows
+    steps, rows = given.steps[barrier.thread], given.rows
     columns = given.feature, given.code, given.left, given.category, given.missing_left
     _fill_steps(steps, given.missing_code, *columns)
     n = rows.size if rows.size else given.by_row.shape[0]
@@ -161,7 +160,7 @@ def traverse(given, thread, barrier):
             if rows.size:
                 own = rows[start:stop]
             else:
-                own = given.every[thread, : stop - start]
+                own = given.every[barrier.thread, : stop - start]
                 for i in range(own.size):
                     own[i] = start + i
             _traverse_block(steps, given.masks, given.depth, given.by_row, own, given.leaf)

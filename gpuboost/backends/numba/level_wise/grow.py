@@ -38,7 +38,7 @@ from gpuboost.backends.numba.level_wise.policy import (
     plan,
 )
 from gpuboost.backends.numba.level_wise.search import search_tasks
-from gpuboost.backends.numba.threads.barrier import THREADS, barrier_wait, last_arrives, release
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, release
 from gpuboost.backends.numba.threads.commands import SharedFunction
 
 SEARCHES_PER_THREAD = 8  # so many sibling pairs and tiles keep every thread busy to the end
@@ -53,7 +53,7 @@ def find_splits(own, samples, state, work, level, barrier):
     """
     problem, channels, partial = own.problem, own.channels, own.partial
     n_pairs, n_tiles = level[PAIRS], work.found.shape[1] // STRIPS
-    few = SEARCHES_PER_THREAD * (barrier[THREADS] - 1)
+    few = SEARCHES_PER_THREAD * (barrier.n_threads - 1)
     is_summed = level[CHUNKS] > n_pairs or n_pairs * n_tiles < few
     if is_summed:
         sum_chunks(samples, state, work, partial, level[CHUNKS] * n_tiles, barrier)
@@ -96,7 +96,7 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
             release(barrier)
 
 
-def grow_together(shared, thread, barrier):
+def grow_together(shared, barrier):
     """Grow all trees, and fill `leaves.Leaves`; ``shared`` is a `records.SharedArrays`.
 
     If small nodes are left, they are not split here, and `subtrees.finish_together` finds the
@@ -104,7 +104,7 @@ def grow_together(shared, thread, barrier):
     """
     samples, state, work = shared.samples, shared.state, shared.work
     roots, keys, level, capacities = shared.roots, shared.keys, shared.level, shared.capacities
-    own = reference_at(shared.threads, thread, shared.first_thread)
+    own = reference_at(shared.threads, barrier.thread, shared.first_thread)
     problem = own.problem
     if not barrier_wait(barrier):
         return
@@ -114,7 +114,7 @@ def grow_together(shared, thread, barrier):
         release(barrier)
     grow_levels(own, samples, state, work, level, capacities, barrier)
     if state.n_small[0] == 0:
-        finish_leaves(problem, shared, thread, barrier)
+        finish_leaves(problem, shared, barrier)
 
 
 GROW_TOGETHER = SharedFunction(grow_together)

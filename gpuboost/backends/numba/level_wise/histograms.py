@@ -25,7 +25,7 @@ from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.level_wise.channels import sum_rows
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
-from gpuboost.backends.numba.threads.barrier import next_task
+from gpuboost.backends.numba.threads.barrier import near_task
 
 # Largest number of columns of a tile that is one panel; its partial sums have 64 KiB, more than the
 # L1 cache (32 or 48 KiB). Narrower panels take longer on both.
@@ -220,7 +220,7 @@ def sum_chunks(samples, state, work, partial, n_tasks, barrier):
     ``partial`` holds the cells of a tile, which are zero before and after the call.
     """
     n_tiles = work.found.shape[1] // STRIPS
-    task = next_task(barrier)
+    task = near_task(barrier, n_tasks)
     while task < n_tasks:
         sum_chunk(samples, state, work, partial, task // n_tiles, task % n_tiles)
-        task = next_task(barrier)
+        task = near_task(barrier, n_tasks)

@@ -18,7 +18,7 @@ from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import add_to
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, CHUNKS, list_ends
-from gpuboost.backends.numba.threads.barrier import THREADS, last_arrives, next_task, release
+from gpuboost.backends.numba.threads.barrier import last_arrives, near_task, next_task, release
 
 LEAF_CHUNK = 1 << 13  # rows of one task of the leaf sums
 
@@ -89,10 +89,10 @@ def set_leaf(samples, state, leaf, missing_code, capacity, chunk):
 @helper
 def set_leaves(samples, state, work, leaves, missing_code, capacity, n_chunks, barrier):
     """Fill `Leaves.leaf`, taking chunks until none is left."""
-    at = next_task(barrier)
+    at = near_task(barrier, n_chunks)
     while at < n_chunks:
         set_leaf(samples, state, leaves.leaf, missing_code, capacity, work.chunks[at])
-        at = next_task(barrier)
+        at = near_task(barrier, n_chunks)
 
 
 @helper
@@ -144,7 +144,7 @@ def _add_channels(leaves, sums, start, stop, table):
 
 
 @helper
-def sum_leaves(state, leaves, capacity, thread, barrier):
+def sum_leaves(state, leaves, capacity, barrier):
     """Fill `Leaves.sums`, taking chunks of rows until none is left.
 
     Rows come in their own order, so that gradients and hessians are read one after the other. The
@@ -153,8 +153,7 @@ def sum_leaves(state, leaves, capacity, thread, barrier):
     inside, n_trees = leaves.inside, state.n_nodes.size
     n = inside.size if inside.size else leaves.leaf.shape[1]
     chunks = (n + LEAF_CHUNK - 1) // LEAF_CHUNK
-    n_tables, n_threads = leaves.sums.shape[0], barrier[THREADS]
-    table = np.int64(thread) if n_tables >= n_threads else np.int64(-1)
+    table = np.int64(barrier.thread if leaves.sums.shape[0] >= barrier.n_threads else -1)
     sums = leaves.sums[max(table, np.int64(0))]
     task = next_task(barrier)
     while task < chunks * n_trees:
@@ -172,7 +171,7 @@ def sum_leaves(state, leaves, capacity, thread, barrier):
 
 
 @helper
-def finish_leaves(problem, shared, thread, barrier):
+def finish_leaves(problem, shared, barrier):
     """Fill `Leaves` for the grown trees; each thread calls this."""
     samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
     capacity = shared.capacities[CAPACITY]
@@ -186,4 +185,4 @@ def finish_leaves(problem, shared, thread, barrier):
     if last_arrives(barrier):
         clear_sums(state, work, leaves, capacity, n_chunks)
         release(barrier)
-    sum_leaves(state, leaves, capacity, thread, barrier)
+    sum_leaves(state, leaves, capacity, barrier)

@@ -19,7 +19,7 @@ import numpy as np
 
 from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined
-from gpuboost.backends.numba.threads.barrier import next_task
+from gpuboost.backends.numba.threads.barrier import near_task
 
 
 @inlined
@@ -40,7 +40,7 @@ def _partition_chunk(codes, row, split, mask, to):
 @helper
 def partition_chunks(samples, state, work, missing_code, n_chunks, barrier):
     """Partition each chunk by itself, and count the rows that go left."""
-    at = next_task(barrier)
+    at = near_task(barrier, n_chunks)
     while at < n_chunks:
         chunk = work.chunks[at]
         node = state.nodes[chunk.owner]
@@ -52,7 +52,7 @@ def partition_chunks(samples, state, work, missing_code, n_chunks, barrier):
             chunk.n_left = _partition_chunk(samples.codes, row, split, mask, to)
         else:
             chunk.n_left = _partition_chunk(samples.codes, row, split, None, to)
-        at = next_task(barrier)
+        at = near_task(barrier, n_chunks)
 
 
 @inlined
@@ -83,8 +83,8 @@ def swap_misplaced(row, chunks, at):
 @helper
 def swap_chunks(state, work, n_chunks, barrier):
     """Swap the misplaced rows of each chunk."""
-    at = next_task(barrier)
+    at = near_task(barrier, n_chunks)
     while at < n_chunks:
         depth = state.nodes[work.chunks[at].owner].depth
         swap_misplaced(state.row[(depth + 1) & 1], work.chunks, at)
-        at = next_task(barrier)
+        at = near_task(barrier, n_chunks)

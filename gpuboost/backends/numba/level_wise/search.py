@@ -42,7 +42,7 @@ from gpuboost.backends.numba.level_wise.histograms import (
     sum_chunk,
 )
 from gpuboost.backends.numba.splits.scan import evaluate_number, keep_occupied
-from gpuboost.backends.numba.threads.barrier import next_task
+from gpuboost.backends.numba.threads.barrier import near_task
 from gpuboost.engine.task import LEAF
 
 FIELD_ROWS = (GRADIENT, HESSIAN, COUNT)  # row of `Scratch.sums` for each field of a histogram
@@ -295,8 +295,9 @@ def search_tasks(problem, channels, samples, state, work, partial, n_pairs, is_s
     only chunk of the pair is summed first.
     """
     n_strips, per_task = work.found.shape[1], 1 if is_summed else STRIPS
-    task = next_task(barrier)
-    while task * per_task < n_pairs * n_strips:
+    n_tasks = n_pairs * n_strips // per_task
+    task = near_task(barrier, n_tasks)
+    while task < n_tasks:
         at, first = task * per_task // n_strips, task * per_task % n_strips
         pair = work.pairs[at]
         set_tree(problem.scratch, state, pair.tree)
@@ -304,4 +305,4 @@ def search_tasks(problem, channels, samples, state, work, partial, n_pairs, is_s
             sum_chunk(samples, state, work, partial, pair.first_chunk, first // STRIPS)
         for strip in range(first, first + per_task):
             search_strip(problem, channels, samples, state, work, at, strip)
-        task = next_task(barrier)
+        task = near_task(barrier, n_tasks)

@@ -34,7 +34,7 @@ from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE, fields_of
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_roots
 from gpuboost.backends.numba.splits.search import evaluate
-from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, near_task, release
 from gpuboost.backends.numba.threads.commands import SharedFunction
 
 
@@ -144,14 +144,14 @@ def _grow_below(problem, samples, state, local, at, capacity):
         n_waiting += 2
 
 
-def finish_together(shared, thread, barrier):
+def finish_together(shared, barrier):
     """After `grow.grow_together`, grow the subtrees of small nodes and find the leaves.
 
     If `GrowState.n_small` is negative, `grow.grow_together` was not called, and all roots are
     small.
     """
     samples, state, capacity = shared.samples, shared.state, shared.capacities[CAPACITY]
-    own = reference_at(shared.threads, thread, shared.first_thread)
+    own = reference_at(shared.threads, barrier.thread, shared.first_thread)
     problem, local = own.problem, own.local
     if not barrier_wait(barrier):
         return
@@ -161,15 +161,15 @@ def finish_together(shared, thread, barrier):
         for tree in range(state.n_nodes.size):
             state.n_splits[tree] = state.n_nodes[tree] // 2
         release(barrier)
-    task = next_task(barrier)
+    task = near_task(barrier, state.n_small[0])
     while task < state.n_small[0]:
         _grow_below(problem, samples, state, local, state.small[task], capacity)
-        task = next_task(barrier)
+        task = near_task(barrier, state.n_small[0])
     if last_arrives(barrier):
         for tree in range(state.n_nodes.size):
             state.n_nodes[tree] = 2 * state.n_splits[tree] + 1
         release(barrier)
-    finish_leaves(problem, shared, thread, barrier)
+    finish_leaves(problem, shared, barrier)
 
 
 FINISH_TOGETHER = SharedFunction(finish_together)
