@@ -35,7 +35,7 @@ from gpuboost.backends.numba.intrinsics import (
     raise_by_one,
 )
 from gpuboost.backends.numba.references import Reference, ReferenceType
-from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_WORDS, N_TAKEN, THREADS, Barrier
+from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_TAKEN, N_WORDS, THREADS, Barrier
 
 COMMAND, FUNCTION, N_DONE, LEAVE = range(N_WORDS, N_TAKEN, 8)
 SEEN, STAYS = N_TAKEN + 1, N_TAKEN + 2  # of thread 0; those of thread t are 8 t words after them
