@@ -16,11 +16,11 @@ from gpuboost.backends.numba.pipeline import EntryCompiler
 from gpuboost.backends.numba.threads.barrier import (
     Barrier,
     barrier_wait,
-    begin,
     last_arrives,
     near_task,
     new_words,
     release,
+    reset,
 )
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.data.binning import bin_columns
@@ -116,7 +116,7 @@ def test_a_thread_takes_its_own_share_first_and_then_that_of_the_next(
 ) -> None:
     words, tasks = new_words(3), np.zeros(9, np.int64)
     for _ in range(2):
-        begin(words, 3)
+        reset(words)
         _take_all(Barrier(words, thread, 3), 7, tasks)
         assert tasks.tolist() == [*expected, 7, 7]
     _take_all(Barrier(words, 0, 3), 7, tasks)

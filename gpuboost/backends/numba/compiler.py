@@ -63,7 +63,7 @@ def entry(function: Any) -> Any:
     """Compile a function for calls from Python, and cache it on disk if a folder is writeable.
 
     It is compiled, or read from the cache, at its first call with each combination of argument
-    types. Named tuples are passed as `references.by_reference`.
+    types. Named tuples of many fields are passed as `references.by_reference`.
     """
     return _kept(njit(**_ENTRY)(function))
 

@@ -12,6 +12,7 @@ from gpuboost import ExtraTreesRegressor, GradientBoostingRegressor, RandomFores
 from gpuboost.backends.numba.boosting import booster
 from gpuboost.backends.numba.common import row_major
 from gpuboost.backends.numba.depth_first import tree_grower
+from gpuboost.backends.numba.threads.pool import ThreadPool
 
 N_ROWS = 3_000
 MODELS = (RandomForestClassifier, ExtraTreesRegressor)
@@ -115,3 +116,26 @@ def test_boosting_makes_one_copy_of_its_rows(
     }
     assert len(found) == 1 and made == [(8, N_ROWS)]
     assert widths == [8] * 3
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "width"),
+    [
+        (3, 8),
+        (28, 32),
+        (54, 56),
+        (57, 64),
+        (72, 72),
+        (120, 128),
+        (400, 448),
+        (512, 576),
+        (1000, 1088),
+    ],
+)
+def test_wide_rows_of_codes_start_at_cache_lines(n_columns: int, width: int) -> None:
+    codes = np.random.default_rng(0).integers(0, 256, (n_columns, 50), dtype=np.uint8)
+    pool = ThreadPool(1)
+    found = row_major.row_major(codes, pool)
+    pool.dismiss()
+    assert found.shape == (50, width) and found.ctypes.data % 64 == 0
+    assert np.array_equal(found[:, :n_columns], codes.T) and not found[:, n_columns:].any()

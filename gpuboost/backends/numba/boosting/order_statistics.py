@@ -116,7 +116,7 @@ class Quantiles(NamedTuple):
 
 def find_quantiles(given, barrier):
     """Find the quantile of each group: of the one of the thread's number, then of any left."""
-    starts, level, thread = given.starts, given.quantile_level, np.int64(barrier.thread)
+    starts, level, thread = given.starts, given.quantile_level, barrier.thread
     task = thread
     while task < given.order.size:
         g = given.order[task]

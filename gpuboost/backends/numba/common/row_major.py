@@ -54,13 +54,15 @@ def row_major(codes: np.ndarray, pool: ThreadPool) -> np.ndarray:
     """Row-major codes, uint8 (n, width), the first row at the start of a cache line.
 
     ``codes`` is (columns, n), for features or feature bundles. The width is their number, rounded
-    up to a multiple of 8, or to whole cache lines if it is more than one, but not to a multiple of
-    8 lines, whose rows would compete for few sets of the L1 cache. Other columns are zeros.
+    up to a multiple of 8, and to whole cache lines if these are at most an eighth more, so that a
+    tile of columns is one line. Rows of a multiple of 8 lines, which would compete for few sets of
+    the L1 cache, get another one. The additional columns are zeros.
     """
     n_features, n = codes.shape
-    unit = 8 if n_features <= LINE else LINE
-    width = -(-n_features // unit) * unit
-    width += LINE * (width % (8 * LINE) == 0)
+    width = -(-n_features // 8) * 8
+    padding = -width % LINE
+    if 8 * padding <= width:
+        width += padding + LINE * ((width + padding) % (8 * LINE) == 0)
     space = np.zeros(n * width + LINE, np.uint8)
     first = -space.ctypes.data % LINE
     by_row = space[first : first + n * width].reshape(n, width)

@@ -55,7 +55,7 @@ class Samples(NamedTuple):
     codes : uint8 (F, n)
         Bin of each value, feature by feature.
     by_row : uint64 (n, words per row)
-        Codes of the columns, row-major, eight to a word; the last word of a row is padded.
+        Codes of the columns, row-major, eight to a word; see `row_major` for the padding.
     n_columns : int
         Number of columns: features or feature bundles.
     columns : FeatureBundles

@@ -11,10 +11,10 @@ thread to arrive, which alone does the work between the passes:
         ...
         release(barrier)
 
-In passes over nodes, `near_task` gives each thread a contiguous share of the tasks first, so that
-it mostly works on rows that it worked on before, which its own cache holds. Of two cores whose last
-caches are far apart (165 ns in place of 28, measured), boosting of 200k x 28 with a quantile loss
-takes 0.85 of the time; near ones take as long as without shares (2026-11).
+In passes over nodes, `near_task` gives each thread a contiguous share of the tasks, and steals from
+other shares when it is done. So a thread mostly works on rows that it worked on before, which its
+cache holds. On two cores without a common L3 cache, boosting of 200k x 28 with a quantile loss
+takes 0.85 of the time, on others as long as without shares (2026-11; two threads).
 """
 
 # mypy: check-untyped-defs=False
@@ -34,10 +34,10 @@ from gpuboost.backends.numba.intrinsics import (
     store_release,
 )
 
-# Indices of the words: threads that have arrived, number of the pass, number of threads, whether
-# the call is cancelled, and, for each thread, 8 words apart, number of tasks taken from its share.
-# The words between `N_WORDS` and `N_TAKEN` are those of `commands`.
-ARRIVED, TURN, THREADS, CALLED_OFF, N_WORDS, N_TAKEN = 0, 8, 16, 17, 24, 56
+# Indices of the words: threads that have arrived, number of the pass, whether the call is cancelled
+# and, for each thread, 8 words apart, number of tasks taken from its share. The words between
+# `COMMANDS` and `N_TAKEN` are those of `commands`.
+ARRIVED, TURN, IS_CANCELLED, COMMANDS, N_TAKEN = 0, 8, 16, 24, 56
 MAX_SPINS = 1 << 12  # number of checks before a waiting thread yields its core to others
 
 
@@ -47,7 +47,7 @@ class Barrier(NamedTuple):
     Attributes
     ----------
     words : int64 (`N_TAKEN` + 8 * threads,)
-        State of the barrier; what different threads write is on separate cache lines.
+        State of the barrier. The words of one thread are 64 bytes from those of the next.
     thread, n_threads : int
         Number of the thread, and of all threads.
     """
@@ -62,20 +62,19 @@ def new_words(n_threads: int) -> np.ndarray:
     return np.zeros(N_TAKEN + 8 * n_threads, np.int64)
 
 
-def begin(words: np.ndarray, n_threads: int) -> None:
+def reset(words: np.ndarray) -> None:
     """Prepare the words for the first pass of a call."""
-    words[N_TAKEN::8] = words[ARRIVED] = words[CALLED_OFF] = 0
-    words[THREADS] = n_threads
+    words[N_TAKEN::8] = words[ARRIVED] = words[IS_CANCELLED] = 0
 
 
-def call_off(words: np.ndarray) -> None:
+def cancel(words: np.ndarray) -> None:
     """Cancel the call because not all threads will arrive; waiting threads continue."""
-    words[CALLED_OFF] = 1
+    words[IS_CANCELLED] = 1
 
 
-def is_off(words: np.ndarray) -> bool:
-    """Whether `call_off` was called."""
-    return bool(words[CALLED_OFF])
+def is_cancelled(words: np.ndarray) -> bool:
+    """Whether `cancel` was called."""
+    return bool(words[IS_CANCELLED])
 
 
 @inlined
@@ -86,7 +85,7 @@ def next_task(barrier):
 
 @helper
 def near_task(barrier, n_tasks):
-    """Take a task of this thread's share, or of another's if none is left; else ``n_tasks``."""
+    """Take a task of this thread's share, or steal another's; ``n_tasks`` if none is left."""
     words, n_threads = barrier.words, barrier.n_threads
     for distance in range(n_threads):
         owner = (barrier.thread + distance) % n_threads
@@ -102,13 +101,13 @@ def near_task(barrier, n_tasks):
 def last_arrives(barrier):
     """Whether this thread is the last to arrive.
 
-    The others wait until it calls `release`, or until the call is cancelled by `call_off`.
+    The others wait until it calls `release`, or until the call is cancelled by `cancel`.
     """
     words, spins = barrier.words, 0
     turn = load_acquire(words, TURN)
     if raise_by_one(words, ARRIVED) + 1 == barrier.n_threads:
         return True
-    while load_acquire(words, TURN) == turn and load_acquire(words, CALLED_OFF) == 0:
+    while load_acquire(words, TURN) == turn and load_acquire(words, IS_CANCELLED) == 0:
         spins += 1
         if spins > MAX_SPINS:
             let_others_run()
@@ -130,4 +129,4 @@ def barrier_wait(barrier):
     """Wait for all threads; return whether all arrived, which callers check at the first wait."""
     if last_arrives(barrier):
         release(barrier)
-    return load_acquire(barrier.words, CALLED_OFF) == 0
+    return load_acquire(barrier.words, IS_CANCELLED) == 0

@@ -5,7 +5,7 @@ a thread checks for the next one for a few milliseconds, and yields its core to 
 Then it *parks*: it returns to Python and sleeps until `pool.ThreadPool` sends it back.
 
 A command is to run a compiled function of (record, barrier). Among the words of a pool's barrier
-are, on separate cache lines:
+are, 64 bytes apart:
 
     COMMAND   number of the command * MAX_THREADS + number of threads that carry it out
     FUNCTION  address of the function, and then of the record
@@ -35,9 +35,9 @@ from gpuboost.backends.numba.intrinsics import (
     raise_by_one,
 )
 from gpuboost.backends.numba.references import Reference, ReferenceType
-from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_TAKEN, N_WORDS, THREADS, Barrier
+from gpuboost.backends.numba.threads.barrier import COMMANDS, MAX_SPINS, N_TAKEN, Barrier
 
-COMMAND, FUNCTION, N_DONE, LEAVE = range(N_WORDS, N_TAKEN, 8)
+COMMAND, FUNCTION, N_DONE, LEAVE = range(COMMANDS, N_TAKEN, 8)
 SEEN, STAYS = N_TAKEN + 1, N_TAKEN + 2  # of thread 0; those of thread t are 8 t words after them
 MAX_THREADS = 1 << 16
 MAX_YIELDS = 1 << 12  # times that a thread yields its core before it parks: 2 to 4 ms if it is idle
@@ -77,9 +77,9 @@ def _call(typing_context, function, record, barrier):
 
 
 @inlined
-def _carry_out(words, thread):
+def _carry_out(words, thread, n_threads):
     """Run the function of the current command."""
-    _call(words[FUNCTION], words[FUNCTION + 1], Barrier(words, thread, words[THREADS]))
+    _call(words[FUNCTION], words[FUNCTION + 1], Barrier(words, thread, n_threads))
 
 
 def next_number(words: np.ndarray, n_threads: int) -> int:
@@ -103,7 +103,7 @@ def post(words, command):
 @entry
 def lead(words, n_others):
     """Carry out the current command in the calling thread, and wait for the others."""
-    _carry_out(words, np.int64(0))
+    _carry_out(words, np.int64(0), np.int64(n_others + 1))
     wait_for_others(words, n_others)
 
 
@@ -156,5 +156,5 @@ def follow(words, thread):
             return
         words[SEEN + own] = command
         if thread < command % MAX_THREADS:
-            _carry_out(words, thread)
+            _carry_out(words, np.int64(thread), np.int64(command % MAX_THREADS))
             raise_by_one(words, N_DONE)

@@ -15,7 +15,7 @@ from numba import types
 from gpuboost.backends.compiling import Item, Result, cancel_waits_if, shared_items
 from gpuboost.backends.numba.references import Reference
 from gpuboost.backends.numba.threads import commands
-from gpuboost.backends.numba.threads.barrier import Barrier, begin, call_off, is_off, new_words
+from gpuboost.backends.numba.threads.barrier import Barrier, cancel, is_cancelled, new_words, reset
 from gpuboost.backends.numba.threads.load import WorkClock, load_of
 
 
@@ -45,7 +45,7 @@ class ThreadPool:
         words = self._words
         words[commands.FUNCTION : commands.FUNCTION + 2] = function.address(record), record.address
         words[commands.N_DONE] = words[commands.LEAVE] = 0
-        begin(words, n)
+        reset(words)
         if n == 1:
             commands.lead(words, 0)
             return
@@ -59,7 +59,7 @@ class ThreadPool:
             if not some_are_parked:
                 self._clock.end(n)
         except BaseException:  # Ctrl-C before `lead`
-            call_off(words)
+            cancel(words)
             commands.post(words, number)
             self._wake(n)
             commands.wait_until_done(words, n - 1)
@@ -86,13 +86,13 @@ class ThreadPool:
         error in any thread cancels the call and is raised here.
         """
         n = self.n_threads if together else 1
-        barrier, done = Barrier(new_words(n), 0, n), SimpleQueue[Any]()
+        barrier = Barrier(new_words(n), 0, n)
         self._start(n)
         if n == 1:
             work(barrier)
             return
         self._words[commands.LEAVE] = 1
-        n_started, took_part = 0, False
+        done, n_started, took_part = SimpleQueue[Any](), 0, False
         try:
             for other in self._others[: n - 1]:
                 other.tasks.put(partial(_take_part, work, barrier, done))
@@ -101,7 +101,7 @@ class ThreadPool:
             took_part = True
         finally:
             if not took_part:
-                call_off(barrier.words)
+                cancel(barrier.words)
             errors = _errors(n_started, barrier.words, done)
         for error in errors:
             if error is not None:
@@ -142,7 +142,7 @@ def _errors(n_started: int, words: np.ndarray, done: SimpleQueue[Any]) -> list[A
     try:
         return [done.get() for _ in range(n_started)]
     except BaseException:
-        call_off(words)
+        cancel(words)
         raise
 
 
@@ -154,20 +154,20 @@ def _take_part(
     Its error, or None, is put into ``done``. An error cancels the call, which releases the waiting
     threads.
     """
-    cancel_waits_if(partial(is_off, barrier.words))
+    cancel_waits_if(partial(is_cancelled, barrier.words))
     found = None
     try:
-        if not is_off(barrier.words):
+        if not is_cancelled(barrier.words):
             work(barrier._replace(thread=number))
     except BaseException as error:
-        call_off(barrier.words)
+        cancel(barrier.words)
         found = error
     done.put(found)
 
 
 def _dismiss(others: list[_Other], words: np.ndarray) -> None:
     words[commands.LEAVE] = 1
-    call_off(words)
+    cancel(words)
     for other in others:
         other.tasks.put(None)
     for other in others:
