@@ -36,8 +36,8 @@ from gpuboost.backends.numba.intrinsics import (
 
 # Indices of the words: threads that have arrived, number of the pass, whether the call is cancelled
 # and, for each thread, 8 words apart, number of tasks taken from its share. The words between
-# `COMMANDS` and `N_TAKEN` are those of `commands`.
-ARRIVED, TURN, IS_CANCELLED, COMMANDS, N_TAKEN = 0, 8, 16, 24, 56
+# `OF_COMMANDS` and `N_TAKEN` are those of `commands`.
+ARRIVED, TURN, IS_CANCELLED, OF_COMMANDS, N_TAKEN = 0, 8, 16, 24, 56
 MAX_SPINS = 1 << 12  # number of checks before a waiting thread yields its core to others
 
 

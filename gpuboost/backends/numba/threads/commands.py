@@ -35,9 +35,9 @@ from gpuboost.backends.numba.intrinsics import (
     raise_by_one,
 )
 from gpuboost.backends.numba.references import Reference, ReferenceType
-from gpuboost.backends.numba.threads.barrier import COMMANDS, MAX_SPINS, N_TAKEN, Barrier
+from gpuboost.backends.numba.threads.barrier import MAX_SPINS, N_TAKEN, OF_COMMANDS, Barrier
 
-COMMAND, FUNCTION, N_DONE, LEAVE = range(COMMANDS, N_TAKEN, 8)
+COMMAND, FUNCTION, N_DONE, LEAVE = range(OF_COMMANDS, N_TAKEN, 8)
 SEEN, STAYS = N_TAKEN + 1, N_TAKEN + 2  # of thread 0; those of thread t are 8 t words after them
 MAX_THREADS = 1 << 16
 MAX_YIELDS = 1 << 12  # times that a thread yields its core before it parks: 2 to 4 ms if it is idle
