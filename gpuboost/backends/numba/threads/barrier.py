@@ -14,7 +14,7 @@ thread to arrive, which alone does the work between the passes:
 In passes over nodes, `near_task` gives each thread a contiguous share of the tasks, and steals from
 other shares when it is done. So a thread mostly works on rows that it worked on before, which its
 cache holds. On two cores without a common L3 cache, boosting of 200k x 28 with a quantile loss
-takes 0.85 of the time, on others as long as without shares (2026-11; two threads).
+takes 0.88 of the time, on others as long as without shares (2026-11; two threads).
 """
 
 # mypy: check-untyped-defs=False
