@@ -111,18 +111,29 @@ def clear_sums(state, work, leaves, capacity, n_chunks):
 
 
 @inlined
-def _add_row(leaves, sums, tree, first, row, table):
-    """Add the wide gradient and hessian of a row to the sums of its leaf."""
-    scales, of_hessian = leaves.scales, tree if leaves.hessian.shape[0] > 1 else np.int64(0)
-    at = first + np.int64(leaves.leaf[tree, row])
-    g = nearest_integer(leaves.gradient[tree, row], scales[0], scales[1])
-    h = nearest_integer(leaves.hessian[of_hessian, row], scales[2], scales[3])
-    if table < 0:
-        add_to(leaves.sums, np.int64(0), at, np.int64(0), g)
-        add_to(leaves.sums, np.int64(0), at, np.int64(1), h)
-    else:
-        sums[at, 0] += g
-        sums[at, 1] += h
+def _add_rows(leaves, wide, sums, of_tree, rows, table):
+    """Add the wide gradients and hessians of some rows to the sums of their leaves in a tree.
+
+    They are first written to ``wide``, in a loop that is vectorised. ``of_tree`` is the number of
+    the tree and of its first node, and ``rows`` the first of the rows and the one after them.
+    """
+    scales, inside, (tree, first) = leaves.scales, leaves.inside[rows[0] : rows[1]], of_tree
+    gradient, leaf = leaves.gradient[tree], leaves.leaf[tree]
+    hessian = leaves.hessian[tree if leaves.hessian.shape[0] > 1 else 0]
+    of_gradient, of_hessian = (scales[0], scales[1]), (scales[2], scales[3])
+    for i in range(np.uint64(rows[1] - rows[0])):
+        row = np.uint64(inside[i]) if inside.size else np.uint64(rows[0]) + i
+        wide[0, i] = nearest_integer(gradient[row], of_gradient[0], of_gradient[1])
+        wide[1, i] = nearest_integer(hessian[row], of_hessian[0], of_hessian[1])
+    for i in range(np.uint64(rows[1] - rows[0])):
+        row = np.uint64(inside[i]) if inside.size else np.uint64(rows[0]) + i
+        at = first + np.int64(leaf[row])
+        if table < 0:
+            add_to(leaves.sums, np.int64(0), at, np.int64(0), wide[0, i])
+            add_to(leaves.sums, np.int64(0), at, np.int64(1), wide[1, i])
+        else:
+            sums[at, 0] += wide[0, i]
+            sums[at, 1] += wide[1, i]
 
 
 @helper
@@ -144,11 +155,11 @@ def _add_channels(leaves, sums, start, stop, table):
 
 
 @helper
-def sum_leaves(state, leaves, capacity, barrier):
+def sum_leaves(wide, state, leaves, capacity, barrier):
     """Fill `Leaves.sums`, taking chunks of rows until none is left.
 
     Rows come in their own order, so that gradients and hessians are read one after the other. The
-    threads add to tables of their own, or atomically to the only one.
+    threads add to tables of their own, or atomically to the only one. ``wide`` is a buffer.
     """
     inside, n_trees = leaves.inside, state.n_nodes.size
     n = inside.size if inside.size else leaves.leaf.shape[1]
@@ -161,12 +172,10 @@ def sum_leaves(state, leaves, capacity, barrier):
         first, stop = tree * capacity, min(start + LEAF_CHUNK, n)
         if leaves.sums.shape[2] > 2:
             _add_channels(leaves, sums, start, stop, table)
-        elif inside.size:
-            for j in range(start, stop):
-                _add_row(leaves, sums, tree, first, inside[j], table)
         else:
-            for j in range(np.uint64(start), np.uint64(stop)):
-                _add_row(leaves, sums, tree, first, j, table)
+            for begin in range(start, stop, wide.shape[1]):
+                rows = begin, min(begin + wide.shape[1], stop)
+                _add_rows(leaves, wide, sums, (tree, first), rows, table)
         task = next_task(barrier)
 
 
@@ -185,4 +194,4 @@ def finish_leaves(problem, shared, barrier):
     if last_arrives(barrier):
         clear_sums(state, work, leaves, capacity, n_chunks)
         release(barrier)
-    sum_leaves(state, leaves, capacity, barrier)
+    sum_leaves(problem.scratch.sums, state, leaves, capacity, barrier)
