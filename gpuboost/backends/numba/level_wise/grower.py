@@ -55,7 +55,7 @@ TILE = columns_in_cache()
 # Nodes with at most this many rows are not cut into chunks: the histogram of each chunk must be
 # written and added up.
 MIN_CHUNK_ROWS = 1 << 12
-CHUNKS_PER_THREAD = 4  # chunks of a level per thread, so that threads finish at about the same time
+CHUNKS_PER_THREAD = 2  # chunks of a level per thread, so that threads finish at about the same time
 # Smallest `Shape.small` but 0. With 2,048, boosting of 100k x 28 with depth 10 takes 1.06 times as
 # long on a core with 32 KiB of L1 cache.
 SUBTREE_ROWS = 1 << 10
