@@ -1,57 +1,64 @@
-"""Rows of a node whose chunks were partitioned one by one reach the side of their child."""
+"""The rows of a node lie in segments."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpuboost import GradientBoostingRegressor
-from gpuboost.backends.numba.compiler import entry
-from gpuboost.backends.numba.level_wise.partition import n_misplaced, swap_misplaced
-from gpuboost.backends.numba.level_wise.records import NODE_CHUNK
+from gpuboost.backends.numba.level_wise import grower as level_grow
+from gpuboost.backends.numba.level_wise.records import GrowState
 
 
-@entry
-def swap_all(row: Any, chunks: Any) -> None:
-    """What `assign_children` notes in the chunks of a node, then `swap_misplaced`."""
-    n_before = 0
-    for at in range(chunks.size):
-        chunks[at].n_before = n_before
-        n_before += n_misplaced(chunks[at])
-    for at in range(chunks.size):
-        swap_misplaced(row, chunks, at)
+@pytest.mark.parametrize(
+    ("limits", "has_small"),
+    [({"max_depth": 5}, False), ({"max_leaf_nodes": 20}, False), ({"max_depth": 12}, True)],
+)
+def test_rows_stay_in_their_segment(
+    limits: dict[str, int], has_small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only subtrees of small nodes may write rows back to others of the segments."""
+    monkeypatch.setattr(level_grow, "SEGMENT_ROWS", 100)
+    monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
+    grow, n = level_grow.LevelGrower.grow, 5000
+    seen = list[bool]()
+
+    def checked(self: Any, *given: Any) -> Any:
+        trees = grow(self, *given)
+        rows = rows_of_leaves(self.state, self.shape.depth)
+        assert len(rows) == 3 and (self.state.n_small[0] > 0) == has_small
+        if has_small:
+            rows = [np.concatenate(rows)]
+        cuts = [n * s // len(rows) for s in range(len(rows) + 1)]
+        expected = [np.arange(*cut) for cut in pairwise(cuts)]
+        seen.append(all(map(np.array_equal, map(np.sort, rows), expected)))
+        return trees
+
+    monkeypatch.setattr(level_grow.LevelGrower, "grow", checked)
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((n, 4)), rng.standard_normal(n)
+    GradientBoostingRegressor(n_estimators=2, n_jobs=3, device="numba", **limits).fit(X, y)
+    assert seen == [True, True]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.98, 1.0])
-def test_misplaced_rows_are_swapped(share: float) -> None:
-    """The left rows, here even numbers, come first; rows of other nodes stay where they are."""
-    rng = np.random.default_rng(int(100 * share))
-    for _ in range(200):
-        cuts = np.sort(rng.integers(3, 60, rng.integers(2, 9)))  # chunks can be empty
-        chunks = np.zeros(len(cuts) - 1, NODE_CHUNK)
-        chunks["start"], chunks["stop"] = cuts[:-1], cuts[1:]
-        goes_left = rng.random(70) < rng.choice([share, 0.5])
-        row = (2 * np.arange(70) + ~goes_left).astype(np.uint32)
-        for chunk in chunks:
-            own = slice(chunk["start"], chunk["stop"])
-            row[own] = np.concatenate([row[own][goes_left[own]], row[own][~goes_left[own]][::-1]])
-            chunk["n_left"] = goes_left[own].sum()
-        boundary = cuts[0] + chunks["n_left"].sum()
-        chunks["boundary"] = boundary
-        before = row.copy()
-        swap_all(row, chunks)
-        assert (row[cuts[0] : boundary] % 2 == 0).all()
-        assert (row[boundary : cuts[-1]] % 2 == 1).all()
-        np.testing.assert_array_equal(np.sort(row), np.sort(before))
-        outside = np.r_[: cuts[0], cuts[-1] : 70]
-        np.testing.assert_array_equal(row[outside], before[outside])
+def rows_of_leaves(state: GrowState, depth: int) -> list[np.ndarray]:
+    """The rows of all leaves, those of maximum depth in their parents, in each segment."""
+    nodes, half = state.nodes[: int(state.n_nodes[0])], state.row
+    is_end = np.where(nodes["left"] == 0, nodes["depth"] < depth, nodes["depth"] == depth - 1)
+    ends = np.flatnonzero(is_end)
+    found = []
+    for segment in state.segments:
+        of_segment = zip(nodes["depth"][ends] & 1, segment[ends], strict=True)
+        found.append(np.concatenate([half[d, at : at + count] for d, (at, count) in of_segment]))
+    return found
 
 
 @pytest.mark.parametrize("has_missing", [False, True])
-def test_nodes_of_several_chunks_are_those_of_numpy(has_missing: bool) -> None:
-    """The upper nodes have enough rows for several chunks of the size that fits use."""
+def test_nodes_of_several_segments_are_those_of_numpy(has_missing: bool) -> None:
+    """The upper nodes have enough rows for several segments and chunks of the sizes of fits."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((40_000, 4)).astype(np.float32)
     y = X[:, 0] * X[:, 1] + np.abs(X[:, 2])

@@ -29,6 +29,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "ALL_SMALL", 1)
     monkeypatch.setattr(level_rounds, "MAX_PASSED_OVER", 1000)
     monkeypatch.setattr(level_grow, "MIN_CHUNK_ROWS", 16)
+    monkeypatch.setattr(level_grow, "SEGMENT_ROWS", 16)
     monkeypatch.setattr(level_grow, "TILE", 128)  # else it depends on the machine's L2 cache
     monkeypatch.setattr(level_grow, "SHARED_CELLS", 0)
     monkeypatch.setattr(level_grow, "SHALLOW", 2)

@@ -84,6 +84,7 @@ def test_levels_grow_what_numpy_grows(
     means = np.abs(made.gradient).mean(), made.hessian.mean()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level_grow, "SUBTREE_ROWS", small)
+        patch.setattr(level_grow, "SEGMENT_ROWS", 10)
         patch.setattr(level_grow, "ALL_SMALL", small if small > len(problem.X) else 1)
         limit_words(patch, in_word)
         found = LevelRounds(task, pool).grow(made, means, scale, range(1))

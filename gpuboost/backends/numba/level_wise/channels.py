@@ -62,10 +62,9 @@ def _prefetch_row(samples, row, group):
 
 @helper
 def sum_rows(samples, rows, columns, totals):
-    """Set the sums of a range of columns, which starts at a multiple of 8, to those of the rows."""
+    """Add rows to the sums of a range of columns, which starts at a multiple of 8."""
     by_row, summands, size = samples.by_row, samples.summands, samples.summands.shape[1]
     n, one, groups = np.uint64(rows.size), np.uint64(1), (columns[1] + 7) // 8
-    totals[:] = 0
     for i in range(n):
         _prefetch_row(samples, rows[min(i + np.uint64(SUMMANDS_AHEAD), n - one)], columns[0] // 8)
         row, at = np.int64(rows[i]), np.int64(0)

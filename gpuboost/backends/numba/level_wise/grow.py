@@ -6,10 +6,9 @@
         histograms of the smaller siblings     chunks of rows and tiles of columns
         best splits                            sibling pairs and strips of tiles
         accepted splits                        one thread
-        partition of rows                      chunks of rows
-        children and their ranges of rows      one thread
-        swaps of misplaced rows                chunks of rows
-    leaves of rows, leaf sums                  chunks of rows
+        partition of rows                      nodes and segments of rows
+    leaves of rows                             nodes and segments of rows
+    leaf sums                                  chunks of rows
 
 The right column says who runs a step: one thread, or all threads, which take tasks of the given
 kind. If there can be small nodes, `subtrees` splits them and finds the leaves, in a second call; in
@@ -26,15 +25,15 @@ from gpuboost.backends.numba.compiler import spliced
 from gpuboost.backends.numba.intrinsics import reference_at
 from gpuboost.backends.numba.level_wise.histograms import STRIPS, sum_chunks
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
-from gpuboost.backends.numba.level_wise.partition import partition_chunks, swap_chunks
+from gpuboost.backends.numba.level_wise.partition import partition_segments
 from gpuboost.backends.numba.level_wise.policy import (
     CAPACITY,
     CHUNKS,
     OPEN,
     PAIRS,
     accept_splits,
-    assign_children,
     make_roots,
+    open_children,
     plan,
 )
 from gpuboost.backends.numba.level_wise.search import search_tasks
@@ -62,20 +61,6 @@ def find_splits(own, samples, state, work, level, barrier):
 
 
 @spliced
-def partition_level(problem, samples, state, work, level, capacities, barrier):
-    """Create the children of the nodes split on a level, and move the rows to them.
-
-    Children of maximum depth exist already, and no rows are moved to them.
-    """
-    missing_code = problem.matrix.missing_code
-    partition_chunks(samples, state, work, missing_code, level[CHUNKS], barrier)
-    if last_arrives(barrier):
-        level[OPEN] = assign_children(problem, state, work, level[CHUNKS], capacities[CAPACITY])
-        release(barrier)
-    swap_chunks(state, work, level[CHUNKS], barrier)
-
-
-@spliced
 def grow_levels(own, samples, state, work, level, capacities, barrier):
     """Grow trees until no node is split; `plan` must have listed the roots.
 
@@ -83,15 +68,18 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
     besides nodes whose children have maximum depth and so are not searched.
     """
     problem = own.problem
+    missing_code = problem.matrix.missing_code
     while True:
         find_splits(own, samples, state, work, level, barrier)
         if last_arrives(barrier):
-            level[CHUNKS] = accept_splits(problem, state, work, level[OPEN], capacities)
+            level[OPEN] = accept_splits(problem, state, work, level[OPEN], capacities)
             release(barrier)
-        if level[CHUNKS] == 0:
+        n_nodes = level[OPEN]
+        if n_nodes == 0:
             return
-        partition_level(problem, samples, state, work, level, capacities, barrier)
+        partition_segments(samples, state, missing_code, capacities[CAPACITY], n_nodes, barrier)
         if last_arrives(barrier):
+            level[OPEN] = open_children(state, n_nodes, capacities[CAPACITY])
             level[PAIRS], level[CHUNKS] = plan(problem, state, work, level[OPEN], capacities)
             release(barrier)
 

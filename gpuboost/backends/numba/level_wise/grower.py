@@ -73,6 +73,7 @@ WIDE, WIDE_SUBTREE_ROWS = 256, 400
 CHANNELS_MEAN = 60
 ALL_SMALL = 4000  # with fewer rows, a root is small, except in best-first growth
 _NODE_BYTES = 300  # approximate bytes of a node in all arrays, until it is part of a grown tree
+SEGMENT_ROWS = 1 << 14  # rows of a root for each further segment; at most one for each thread
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
 SHARED_CELLS = 1 << 16  # rows of all trees times columns and channels, for each further thread
 
@@ -202,6 +203,11 @@ class Shape:
         return max(min(CHUNKS_PER_THREAD * self.n_threads, parts // 2), 1)
 
     @property
+    def n_segments(self) -> int:
+        """Number of segments of rows, whose rows mostly are in the caches of one thread."""
+        return max(min(self.n_threads, self.n_samples // SEGMENT_ROWS), 1)
+
+    @property
     def n_parts(self) -> int:
         """Number of histograms of chunks, which nodes with several chunks need."""
         return 2 * self.pieces if self.pieces > 1 else 0
@@ -238,7 +244,7 @@ class Shape:
         """
         n_rows = min(self.small, self.n_samples)
         small_nodes = self.n_threads * n_rows * (self.n_features + 64)
-        nodes = self.n_trees * self.capacity * _NODE_BYTES
+        nodes = self.n_trees * self.capacity * (_NODE_BYTES + 16 * self.n_segments)
         return max(self.histogram_bytes, small_nodes, nodes // 2) <= self.memory_budget
 
 
@@ -267,6 +273,7 @@ def _make_state(shape: Shape) -> GrowState:
         masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
         open=np.zeros(max(slots, t) + 2, np.int64),
         row=np.empty((2, t * n), np.uint32),
+        segments=np.zeros((shape.n_segments, nodes, 2), np.int64),
         features=np.zeros((t, f), np.int32),
         n_features=np.zeros(t, np.int64),
         groups=np.zeros((nodes, shape.groups), np.uint64),

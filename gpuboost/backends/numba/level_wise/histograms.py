@@ -25,6 +25,7 @@ from gpuboost.backends.numba.compiler import helper, inlined
 from gpuboost.backends.numba.intrinsics import prefetch
 from gpuboost.backends.numba.level_wise.channels import sum_rows
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
+from gpuboost.backends.numba.level_wise.partition import positions_of
 from gpuboost.backends.numba.threads.barrier import near_task
 
 # Largest number of columns of a tile that is one panel; its partial sums have 64 KiB, more than the
@@ -140,31 +141,47 @@ def _flush_words(partial, bits, totals, is_first):
         hessian[j] = (np.int64(0) if is_first else hessian[j]) + added[1]
 
 
+@inlined
+def _positions_in_chunk(state, at, chunk, segment, before):
+    """`positions_of` a node's rows that are in a chunk; ``before`` rows are in earlier segments."""
+    first, last = positions_of(state, at, segment)
+    start = min(first + max(chunk.start - before, 0), last)
+    return start, max(start, min(first + chunk.stop - before, last)), before + last - first
+
+
 @helper
-def sum_words(samples, tree, rows, columns, partial, totals):
+def sum_words(samples, state, pair, chunk, columns, partial, totals):
     """Set ``totals``, gradients and hessians of the cells of a tile, to the sums of the rows."""
-    bits = np.int64(samples.hessian_bits)
+    bits, before, is_first = np.int64(samples.hessian_bits), np.int64(0), True
     free_g = (np.int64(1) << (63 - bits)) - 1 - ROWS_PER_CHECK * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - ROWS_PER_CHECK * samples.max_hessian
-    gradient, hessian, is_first = np.int64(0), np.int64(0), True
-    start = 0
-    while start < rows.size:
-        stop = min(start + ROWS_PER_CHECK, rows.size)
-        added = _add_panels(samples, tree, rows[start:stop], columns, partial, False)
-        gradient, hessian = gradient + added[0], hessian + added[1]
-        if (gradient > free_g) | (hessian > free_h) | (stop == rows.size):
-            _flush_words(partial, bits, totals, is_first)
-            gradient, hessian, is_first = np.int64(0), np.int64(0), False
-        start = stop
+    gradient, hessian, half = np.int64(0), np.int64(0), state.nodes[pair.summed].depth & 1
+    for segment in range(state.segments.shape[0]):
+        first, last, before = _positions_in_chunk(state, pair.summed, chunk, segment, before)
+        rows = state.row[half, first:last]
+        for start in range(0, rows.size, ROWS_PER_CHECK):
+            if (gradient > free_g) | (hessian > free_h):
+                _flush_words(partial, bits, totals, is_first)
+                gradient, hessian, is_first = np.int64(0), np.int64(0), False
+            block = rows[start : start + ROWS_PER_CHECK]
+            added = _add_panels(samples, pair.tree, block, columns, partial, False)
+            gradient, hessian = gradient + added[0], hessian + added[1]
+    _flush_words(partial, bits, totals, is_first)
 
 
 @helper
-def count_rows(samples, tree, rows, columns, partial, counts):
-    """Count the rows in each cell of a tile."""
-    _add_blocks(samples, tree, rows, columns, partial, True)
-    for j in range(counts.size):
-        counts[j] = partial[j]
-        partial[j] = 0
+def add_rows(samples, state, pair, chunk, columns, totals, counted):
+    """Add the words of the rows of a chunk, or ones if ``counted``, to the cells of a tile."""
+    before, half = np.int64(0), state.nodes[pair.summed].depth & 1
+    for segment in range(state.segments.shape[0]):
+        first, last, before = _positions_in_chunk(state, pair.summed, chunk, segment, before)
+        rows = state.row[half, first:last]
+        if samples.summands.size:
+            sum_rows(samples, rows, columns, totals)
+        elif counted:
+            _add_blocks(samples, pair.tree, rows, columns, totals, True)
+        else:
+            _add_blocks(samples, pair.tree, rows, columns, totals, False)
 
 
 @inlined
@@ -196,21 +213,18 @@ def sum_chunk(samples, state, work, partial, at, tile):
     """Compute the histogram of a chunk, for the cells of a tile."""
     chunk = work.chunks[at]
     pair = work.pairs[chunk.owner]
-    rows = state.row[state.nodes[pair.summed].depth & 1, chunk.start : chunk.stop]
     columns, width = tile_columns(samples, tile), BINS * samples.summands.shape[1]
     histogram = work.histograms[histogram_slot_of(work, chunk.owner, at - pair.first_chunk)]
     first, last = columns[0] * width, columns[1] * width
-    if samples.summands.size:
-        sum_rows(samples, rows, columns, histogram[0, first:last])
-        return
-    totals = histogram[0, first:last], histogram[1, first:last]  # contiguous, for vector units
-    if state.nodes[pair.summed].count <= samples.rows_in_word:
-        totals[0][:] = 0
-        _add_blocks(samples, pair.tree, rows, columns, totals[0], False)
+    if samples.summands.size or state.nodes[pair.summed].count <= samples.rows_in_word:
+        histogram[0, first:last] = 0
+        add_rows(samples, state, pair, chunk, columns, histogram[0, first:last], False)
     else:
-        sum_words(samples, pair.tree, rows, columns, partial, totals)
+        totals = histogram[0, first:last], histogram[1, first:last]  # contiguous, for vector units
+        sum_words(samples, state, pair, chunk, columns, partial, totals)
     if histogram.shape[0] > 2:
-        count_rows(samples, pair.tree, rows, columns, partial, histogram[2, first:last])
+        histogram[2, first:last] = 0
+        add_rows(samples, state, pair, chunk, columns, histogram[2, first:last], True)
 
 
 @helper

@@ -17,7 +17,8 @@ from gpuboost.backends.numba.common.packed_words import nearest_integer
 from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import add_to
-from gpuboost.backends.numba.level_wise.policy import CAPACITY, CHUNKS, list_ends
+from gpuboost.backends.numba.level_wise.partition import positions_of, set_children
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, CHUNKS, count_leaves, list_ends
 from gpuboost.backends.numba.threads.barrier import last_arrives, near_task, next_task, release
 
 LEAF_CHUNK = 1 << 13  # rows of one task of the leaf sums
@@ -66,48 +67,45 @@ def _set_both(codes, row, split, mask, numbers, leaf):
 
 
 @spliced
-def set_leaf(samples, state, leaf, missing_code, capacity, chunk):
-    """Set the leaf of the rows of a chunk of a leaf, or of a node whose rows were not moved.
+def set_leaf(samples, state, leaf, missing_code, capacity, at, segment):
+    """Set the leaf of the rows in a segment of a leaf, or of a node whose rows were not moved.
 
-    Both children of such a node are leaves; ``chunk.n_left`` becomes the left one's number of rows.
+    Both children of such a node are leaves, whose numbers of rows in the segment are set, too.
     """
-    node, tree = state.nodes[chunk.owner], chunk.owner // capacity
-    row, own = state.row[node.depth & 1, chunk.start : chunk.stop], np.int64(chunk.owner)
+    node, tree = state.nodes[at], at // capacity
+    first, last = positions_of(state, at, segment)
+    row = state.row[node.depth & 1, first:last]
     if node.left == 0:
         for i in range(np.uint64(row.size)):
-            leaf[tree, row[i]] = state.number[own]
+            leaf[tree, row[i]] = state.number[at]
         return
-    own, split = tree * capacity + np.int64(node.left), split_of(node, missing_code)
-    numbers = state.number[own : own + 2]
+    left, split = tree * capacity + np.int64(node.left), split_of(node, missing_code)
+    numbers = state.number[left : left + 2]
     if node.category >= 0:
         mask = state.masks[node.category]
-        chunk.n_left = _set_both(samples.codes, row, split, mask, numbers, leaf[tree])
+        n_left = _set_both(samples.codes, row, split, mask, numbers, leaf[tree])
     else:
-        chunk.n_left = _set_both(samples.codes, row, split, None, numbers, leaf[tree])
+        n_left = _set_both(samples.codes, row, split, None, numbers, leaf[tree])
+    set_children(state, at, left, segment, n_left)
 
 
 @helper
-def set_leaves(samples, state, work, leaves, missing_code, capacity, n_chunks, barrier):
-    """Fill `Leaves.leaf`, taking chunks until none is left."""
-    at = near_task(barrier, n_chunks)
-    while at < n_chunks:
-        set_leaf(samples, state, leaves.leaf, missing_code, capacity, work.chunks[at])
-        at = near_task(barrier, n_chunks)
+def set_leaves(samples, state, work, leaves, missing_code, capacity, n_ends, barrier):
+    """Fill `Leaves.leaf`, taking nodes and segments until none is left."""
+    n_tasks = n_ends * state.segments.shape[0]
+    task = near_task(barrier, n_tasks)
+    while task < n_tasks:
+        at, segment = np.int64(work.chunks[task % n_ends].owner), task // n_ends
+        set_leaf(samples, state, leaves.leaf, missing_code, capacity, at, segment)
+        task = near_task(barrier, n_tasks)
 
 
 @helper
-def clear_sums(state, work, leaves, capacity, n_chunks):
-    """Zero the sums of all nodes, and count the rows of leaves that were not moved."""
+def clear_sums(state, leaves, capacity):
+    """Zero the sums of all nodes."""
     for tree in range(state.n_nodes.size):
         first = tree * capacity
         leaves.sums[:, first : first + state.n_nodes[tree]] = 0
-    for at in range(n_chunks):
-        chunk = work.chunks[at]
-        left = np.int64(state.nodes[chunk.owner].left)
-        if left > 0:
-            left += chunk.owner // capacity * capacity
-            state.nodes[left].count += chunk.n_left
-            state.nodes[left + 1].count += chunk.stop - chunk.start - chunk.n_left
 
 
 @inlined
@@ -185,13 +183,12 @@ def finish_leaves(problem, shared, barrier):
     samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
     capacity = shared.capacities[CAPACITY]
     if last_arrives(barrier):
-        shared.level[CHUNKS] = list_ends(problem, state, work, shared.capacities)
+        shared.level[CHUNKS] = list_ends(problem, state, work, capacity)
+        clear_sums(state, leaves, capacity)
         release(barrier)
-    n_chunks = shared.level[CHUNKS]
-    set_leaves(
-        samples, state, work, leaves, problem.matrix.missing_code, capacity, n_chunks, barrier
-    )
+    n_ends, missing_code = shared.level[CHUNKS], problem.matrix.missing_code
+    set_leaves(samples, state, work, leaves, missing_code, capacity, n_ends, barrier)
     if last_arrives(barrier):
-        clear_sums(state, work, leaves, capacity, n_chunks)
+        count_leaves(state, work, n_ends, capacity)
         release(barrier)
     sum_leaves(problem.scratch.sums, state, leaves, capacity, barrier)

@@ -1,13 +1,14 @@
-"""Partition of the rows of a level, in one pass over chunks of rows.
+"""Partition of the rows of a level, in one pass over the rows of each node.
 
-    rows of a node, in two chunks    1 2 3 4 | 5 6 7 8      (1 4 5 6 8 go left)
-    each chunk partitioned           1 4 3 2 | 5 6 8 7
-    misplaced rows swapped           1 4 6 8   5|3 2 7
+    rows of a node, in two segments    1 2 3 4 | 5 6 7 8      (1 4 5 6 8 go left)
+    each segment partitioned           1 4 3 2 | 5 6 8 7
 
-The rows of a chunk that go left are written to its front, the others to its end, in reverse. If a
-node has several chunks, rows on the wrong side of the boundary between its children are then
-swapped. The order of a node's rows does not matter, because sums are integers. Rows of children
-of maximum depth are not moved: `leaves` finds the leaf of such a row by the split of the parent.
+The rows of a node lie in segments: the first segment of each node has those of its rows that are in
+the first segment of the root, and so on. So threads, which take tasks near their last ones, mostly
+read and write rows that their own caches hold. The rows of a segment that go left are written to
+its front, the others to its end, in reverse; the order of rows does not matter, because sums are
+integers. Rows of children of maximum depth are not moved: `leaves` finds the leaf of such a row by
+the split of the parent.
 """
 
 # mypy: check-untyped-defs=False
@@ -23,7 +24,7 @@ from gpuboost.backends.numba.threads.barrier import near_task
 
 
 @inlined
-def _partition_chunk(codes, row, split, mask, to):
+def _partition(codes, row, split, mask, to):
     """Write the rows that go left to the front of ``to``, the others to its end, in reverse.
 
     Each row is written to both places, without a branch; the next row overwrites the wrong one.
@@ -37,54 +38,38 @@ def _partition_chunk(codes, row, split, mask, to):
     return np.int64(left)
 
 
-@helper
-def partition_chunks(samples, state, work, missing_code, n_chunks, barrier):
-    """Partition each chunk by itself, and count the rows that go left."""
-    at = near_task(barrier, n_chunks)
-    while at < n_chunks:
-        chunk = work.chunks[at]
-        node = state.nodes[chunk.owner]
-        row = state.row[node.depth & 1, chunk.start : chunk.stop]
-        to = state.row[(node.depth + 1) & 1, chunk.start : chunk.stop]
-        split = split_of(node, missing_code)
-        if node.category >= 0:
-            mask = state.masks[node.category]
-            chunk.n_left = _partition_chunk(samples.codes, row, split, mask, to)
-        else:
-            chunk.n_left = _partition_chunk(samples.codes, row, split, None, to)
-        at = near_task(barrier, n_chunks)
+@inlined
+def positions_of(state, at, segment):
+    """First position of the rows of node ``at`` in a segment, and the one after the last."""
+    first, count = state.segments[segment, at, 0], state.segments[segment, at, 1]
+    return first, first + count
 
 
 @inlined
-def n_misplaced(chunk):
-    """How many rows of a chunk go left but lie in the right child's range."""
-    return max(chunk.start + chunk.n_left - max(chunk.start, chunk.boundary), 0)
+def set_children(state, at, left, segment, n_left):
+    """Set the rows in a segment of the children of node ``at``, of which ``left`` is the first."""
+    segments = state.segments[segment]
+    segments[left, 0], segments[left, 1] = segments[at, 0], n_left
+    segments[left + 1, 0] = segments[at, 0] + n_left
+    segments[left + 1, 1] = segments[at, 1] - n_left
 
 
 @helper
-def swap_misplaced(row, chunks, at):
-    """Swap the misplaced rows of a chunk with rows that go right but lie in the left child's range.
-
-    Of the latter, the first ``n_before`` are swapped by earlier chunks.
-    """
-    own, other = chunks[at], np.int64(chunks[at].first)
-    skipped, end = own.n_before, own.start + own.n_left
-    left = end - n_misplaced(own)
-    while left < end:
-        right = chunks[other].start + chunks[other].n_left
-        n = max(min(chunks[other].stop, own.boundary) - right, 0)
-        size = min(max(n - skipped, 0), end - left)
-        for i in range(np.uint64(size)):
-            a, b = np.uint64(left) + i, np.uint64(right + skipped) + i
-            row[a], row[b] = row[b], row[a]
-        left, skipped, other = left + size, max(skipped - n, 0), other + 1
-
-
-@helper
-def swap_chunks(state, work, n_chunks, barrier):
-    """Swap the misplaced rows of each chunk."""
-    at = near_task(barrier, n_chunks)
-    while at < n_chunks:
-        depth = state.nodes[work.chunks[at].owner].depth
-        swap_misplaced(state.row[(depth + 1) & 1], work.chunks, at)
-        at = near_task(barrier, n_chunks)
+def partition_segments(samples, state, missing_code, capacity, n_nodes, barrier):
+    """Move the rows of each node in `GrowState.open` to its children, segment by segment."""
+    n_tasks = n_nodes * state.segments.shape[0]
+    task = near_task(barrier, n_tasks)
+    while task < n_tasks:
+        segment, at = task // n_nodes, state.open[task % n_nodes]
+        node = state.nodes[at]
+        first, last = positions_of(state, at, segment)
+        row = state.row[node.depth & 1, first:last]
+        to = state.row[(node.depth + 1) & 1, first:last]
+        split, left = split_of(node, missing_code), at // capacity * capacity + np.int64(node.left)
+        if node.category >= 0:
+            mask = state.masks[node.category]
+            n_left = _partition(samples.codes, row, split, mask, to)
+        else:
+            n_left = _partition(samples.codes, row, split, None, to)
+        set_children(state, at, left, segment, n_left)
+        task = near_task(barrier, n_tasks)

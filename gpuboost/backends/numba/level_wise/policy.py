@@ -2,9 +2,9 @@
 
     make_roots        roots -> the first open nodes
     plan              open nodes -> sibling pairs and chunks of the histograms
-    accept_splits     best splits -> accepted splits, chunks of the partition
-    assign_children   numbers of rows that go left -> children, which are the next open nodes
-    list_ends         leaves -> chunks of the leaves' rows
+    accept_splits     best splits -> children of the accepted splits, nodes to be partitioned
+    open_children     numbers of rows in segments -> children, which are the next open nodes
+    list_ends         nodes whose rows are in leaves
     collect           leaf sums -> trees
 
 The steps handle nodes but no rows, so one thread runs them.
@@ -23,7 +23,6 @@ from gpuboost.backends.numba.common.numbering import add_up, breadth_first, numb
 from gpuboost.backends.numba.common.queue import pop_heap, push_heap
 from gpuboost.backends.numba.compiler import call_for_nothing, entry, helper, inlined, spliced
 from gpuboost.backends.numba.level_wise.feature_sampling import is_better_split
-from gpuboost.backends.numba.level_wise.partition import n_misplaced
 from gpuboost.engine.task import NO_LIMIT
 
 # Indices of ``capacities``: largest number of nodes of a tree, number of chunks of a level if all
@@ -35,21 +34,31 @@ OPEN, PAIRS, CHUNKS = range(3)
 
 
 @inlined
-def _per_chunk(n_rows, capacities):
-    """Largest number of rows of a chunk, if all threads share ``n_rows`` rows."""
-    return max((n_rows + capacities[PIECES] - 1) // capacities[PIECES], capacities[MIN_PIECE_ROWS])
-
-
-@inlined
-def _cut(chunks, n_chunks, owner, node, per_chunk):
+def _cut(chunks, n_chunks, owner, count, per_chunk):
     """Append chunks of nearly equal size for a node's rows; return the number of all chunks."""
-    pieces = max((node.count + per_chunk - 1) // per_chunk, np.int64(1))
+    pieces = max((count + per_chunk - 1) // per_chunk, np.int64(1))
     for p in range(pieces):
         chunk = chunks[n_chunks + p]
         chunk.owner = owner
-        chunk.start = node.start + node.count * p // pieces
-        chunk.stop = node.start + node.count * (p + 1) // pieces
+        chunk.start, chunk.stop = count * p // pieces, count * (p + 1) // pieces
     return n_chunks + pieces
+
+
+@inlined
+def _set_segments(segments, at, start, count):
+    """Cut the rows of a root into segments."""
+    n = segments.shape[0]
+    for s in range(n):
+        first = count * s // n
+        segments[s, at, 0], segments[s, at, 1] = start + first, count * (s + 1) // n - first
+
+
+@inlined
+def _count_rows(state, at):
+    """Set the number of rows of a node to the sum over its segments."""
+    state.nodes[at].count = 0
+    for segment in range(state.segments.shape[0]):
+        state.nodes[at].count += state.segments[segment, at, 1]
 
 
 @helper
@@ -61,8 +70,9 @@ def make_roots(problem, state, roots, keys, capacity):
     """
     for tree in range(roots.shape[0]):
         node = state.nodes[tree * capacity]
-        start, count = roots[tree, 0], roots[tree, 1]
-        set_node(node, start, count, roots[tree, 2], roots[tree, 3], keys[tree], np.int64(0))
+        count, zero = roots[tree, 1], np.int64(0)
+        set_node(node, zero, count, roots[tree, 2], roots[tree, 3], keys[tree], zero)
+        _set_segments(state.segments, tree * capacity, roots[tree, 0], count)
         constrain_root(problem.limits, node, state.groups[tree * capacity])
         state.n_nodes[tree], state.open[tree] = 1, tree * capacity
         state.histogram_slot[tree * capacity] = -1
@@ -156,11 +166,12 @@ def plan(problem, state, work, n_open, capacities):
         n_pairs = _add_sibling_pair(problem, state, work, n_pairs, first, second, capacities)
     for f in range(n_pairs):
         n_rows += state.nodes[work.pairs[f].summed].count
-    per_chunk, part = _per_chunk(n_rows, capacities), work.first_part
+    per_chunk = max(-(-n_rows // capacities[PIECES]), capacities[MIN_PIECE_ROWS])
+    part = work.first_part
     for f in range(n_pairs):
         pair = work.pairs[f]
         pair.tree, pair.first_chunk = pair.summed // capacities[CAPACITY], n_chunks
-        n_chunks = _cut(work.chunks, n_chunks, f, state.nodes[pair.summed], per_chunk)
+        n_chunks = _cut(work.chunks, n_chunks, f, state.nodes[pair.summed].count, per_chunk)
         pair.n_chunks = n_chunks - pair.first_chunk
         pair.first_part = part
         if pair.n_chunks > 1:
@@ -197,28 +208,21 @@ def _take_split(problem, state, work, at):
 
 
 @inlined
-def _split_node(problem, state, at, n_left, capacity):
-    """Create the children of a node; return the index of the left child."""
+def _go_down(problem, state, at, n_going, capacity):
+    """Create the children of a node, whose rows are counted later.
+
+    Unless they have maximum depth, the node is listed in `GrowState.open`. Returns the number of
+    listed nodes.
+    """
     tree = at // capacity
     first, child = tree * capacity, state.n_nodes[tree]
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
-    make_children(problem, nodes, at - first, child, n_left, groups)
+    make_children(problem, nodes, at - first, child, np.int64(0), groups)
     state.n_nodes[tree] += 2
-    return first + child
-
-
-@inlined
-def _go_down(problem, state, at, n_going, capacity):
-    """List, in `GrowState.open`, a node that is to be split; return the number of listed nodes.
-
-    If its children have maximum depth, they are created here, and the node is not listed.
-    """
-    if state.nodes[at].depth + 1 < problem.limits.max_depth:
-        state.open[n_going] = at
-        return n_going + 1
-    right = _split_node(problem, state, at, np.int64(0), capacity) + 1
-    state.nodes[right].count = 0  # `collect` counts the rows of both children
-    return n_going
+    if nodes[child].depth == problem.limits.max_depth:
+        return n_going
+    state.open[n_going] = at
+    return n_going + 1
 
 
 @inlined
@@ -243,12 +247,11 @@ def _best_waiting(problem, state, tree, n_going, capacity):
 
 @helper
 def accept_splits(problem, state, work, n_open, capacities):
-    """Accept splits; list the chunks of nodes to be partitioned; return the number of chunks.
+    """Accept splits, create the children; list the nodes to be partitioned, return their number.
 
     In best-first growth, accepted splits join the waiting nodes, of which the best are split.
     """
-    n_going, n_chunks, n_rows = np.int64(0), np.int64(0), np.int64(0)
-    capacity = capacities[CAPACITY]
+    n_going, capacity = np.int64(0), capacities[CAPACITY]
     best_first = problem.limits.max_leaf_nodes != NO_LIMIT
     for i in range(n_open):
         at = state.open[i]
@@ -265,37 +268,20 @@ def accept_splits(problem, state, work, n_open, capacities):
     if best_first:
         for tree in range(state.n_nodes.size):
             n_going = _best_waiting(problem, state, tree, n_going, capacity)
-    for i in range(n_going):
-        n_rows += state.nodes[state.open[i]].count
-    for i in range(n_going):
-        at = state.open[i]
-        n_chunks = _cut(work.chunks, n_chunks, at, state.nodes[at], _per_chunk(n_rows, capacities))
-    return n_chunks
+    return n_going
 
 
 @helper
-def assign_children(problem, state, work, n_chunks, capacity):
-    """Create the children, and note in the chunks of their parents where misplaced rows are.
-
-    The children are listed in `GrowState.open`. Returns their number.
-    """
-    n_open, first = 0, 0
-    while first < n_chunks:
-        at, last, n_left, n_before = work.chunks[first].owner, first, np.int64(0), np.int64(0)
-        while last < n_chunks and work.chunks[last].owner == at:
-            n_left += work.chunks[last].n_left
-            last += 1
-        for c in range(first, last):
-            chunk = work.chunks[c]
-            chunk.first, chunk.boundary = first, state.nodes[at].start + n_left
-            chunk.n_before = n_before
-            n_before += n_misplaced(chunk)
-        child = _split_node(problem, state, at, n_left, capacity)
+def open_children(state, n_nodes, capacity):
+    """List the children of the nodes in `GrowState.open` in their place; return their number."""
+    for i in range(n_nodes - 1, -1, -1):
+        at = state.open[i]
+        left = at // capacity * capacity + np.int64(state.nodes[at].left)
         for side in range(2):
-            state.open[n_open + side] = child + side
-            state.histogram_slot[child + side] = state.histogram_slot[at]
-        n_open, first = n_open + 2, last
-    return n_open
+            _count_rows(state, left + side)
+            state.histogram_slot[left + side] = state.histogram_slot[at]
+            state.open[2 * i + side] = left + side
+    return 2 * n_nodes
 
 
 @inlined
@@ -308,26 +294,33 @@ def _number_nodes(state, tree, capacity):
 
 
 @helper
-def list_ends(problem, state, work, capacities):
-    """List the chunks of all leaves; for leaves of maximum depth, the chunks of their parent.
+def list_ends(problem, state, work, capacity):
+    """List all leaves but those of maximum depth, for which their parents are listed.
 
-    Also numbers the nodes breadth-first. Returns the number of chunks.
+    They are the owners of chunks. Also numbers the nodes breadth-first. Returns their number.
     """
-    n_chunks, n_rows, deepest = np.int64(0), np.int64(0), problem.limits.max_depth
+    n_ends, deepest = np.int64(0), problem.limits.max_depth
     for tree in range(state.n_nodes.size):
-        _number_nodes(state, tree, capacities[CAPACITY])
-        n_rows += state.nodes[tree * capacities[CAPACITY]].count
-    per_chunk = _per_chunk(n_rows, capacities)
-    for tree in range(state.n_nodes.size):
-        for own in range(state.n_nodes[tree]):
-            node = state.nodes[tree * capacities[CAPACITY] + own]
+        _number_nodes(state, tree, capacity)
+        for at in range(tree * capacity, tree * capacity + state.n_nodes[tree]):
+            node = state.nodes[at]
             is_end = (node.left == 0) & ((node.depth < deepest) | (node.depth == 0))
             is_end |= (node.left > 0) & (node.depth + 1 == deepest)
-            if is_end:
-                n_chunks = _cut(
-                    work.chunks, n_chunks, tree * capacities[CAPACITY] + own, node, per_chunk
-                )
-    return n_chunks
+            work.chunks[n_ends].owner = at
+            n_ends += np.int64(is_end)
+    return n_ends
+
+
+@helper
+def count_leaves(state, work, n_ends, capacity):
+    """Count the rows of the leaves of maximum depth, once `leaves` has found them."""
+    for i in range(n_ends):
+        at = work.chunks[i].owner
+        left = np.int64(state.nodes[at].left)
+        if left > 0:
+            left += at // capacity * capacity
+            _count_rows(state, left)
+            _count_rows(state, left + 1)
 
 
 @entry

@@ -1,7 +1,7 @@
 """The arrays of the level-wise grower: rows of all trees of a round, nodes, and work lists.
 
 Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
-rows of a node at position `NODE.start`. Nodes of depth d have their rows in ``row[d % 2]``: the
+rows of a node lie in segments (see `partition`). Nodes of depth d have them in ``row[d % 2]``: the
 partition reads one half and writes the other, and the rows of leaves stay in place. The rows
 of children of maximum depth are not moved: they stay in their parent's half, in the same order.
 
@@ -20,13 +20,9 @@ from gpuboost.backends.numba.references import Reference
 
 NODE_CHUNK = np.dtype(
     [
-        ("owner", np.int64),  # the sibling pair or node that the rows belong to
-        ("start", np.int64),  # first position; ``stop`` is the position after the last
-        ("stop", np.int64),
-        ("n_left", np.int64),
-        ("boundary", np.int64),  # first position of the right child
-        ("first", np.int64),  # first chunk of the node
-        ("n_before", np.int64),  # sum of `partition.n_misplaced` over the node's earlier chunks
+        ("owner", np.int64),  # the sibling pair, or for the leaves of rows, the node
+        ("start", np.int64),  # first row, counted over all segments of the node
+        ("stop", np.int64),  # the one after the last row
     ],
     align=True,
 )
@@ -122,6 +118,8 @@ class GrowState(NamedTuple):
         right.
     row : uint32 (2, T * n)
         Row at each position, for nodes of even and of odd depth.
+    segments : int64 (segments, T * capacity, 2)
+        First position and number of the rows of each node in each segment.
     features : int32 (T, F)
         Features of each tree, ascending: the first ``n_features[t]`` entries of ``features[t]``.
     n_features : int64 (T,)
@@ -152,6 +150,7 @@ class GrowState(NamedTuple):
     masks: np.ndarray
     open: np.ndarray
     row: np.ndarray
+    segments: np.ndarray
     features: np.ndarray
     n_features: np.ndarray
     groups: np.ndarray

@@ -32,6 +32,7 @@ from gpuboost.backends.numba.intrinsics import raise_by_one, reference_at
 from gpuboost.backends.numba.level_wise.feature_sampling import set_tree
 from gpuboost.backends.numba.level_wise.histograms import LOW_BYTE, fields_of
 from gpuboost.backends.numba.level_wise.leaves import finish_leaves
+from gpuboost.backends.numba.level_wise.partition import positions_of
 from gpuboost.backends.numba.level_wise.policy import CAPACITY, list_roots
 from gpuboost.backends.numba.splits.search import evaluate
 from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, near_task, release
@@ -94,30 +95,43 @@ def _load_codes(problem, samples, local, count):
 def load(problem, samples, state, local, at, tree):
     """Copy the rows of a node, their words and their codes to ``local``."""
     node, bits = state.nodes[at], np.int64(samples.hessian_bits)
-    row = state.row[node.depth & 1, node.start : node.start + node.count]
-    for i in range(np.uint64(node.count)):
-        gradient, hessian = fields_of(samples.word[tree, np.uint64(row[i])], bits)
-        local.row[i], local.rows.row[i] = row[i], i
-        local.rows.word[i] = pack(gradient, hessian, problem.packing)
+    n = np.uint64(0)
+    for segment in range(state.segments.shape[0]):
+        start, stop = positions_of(state, at, segment)
+        row = state.row[node.depth & 1, start:stop]
+        for i in range(np.uint64(row.size)):
+            gradient, hessian = fields_of(samples.word[tree, np.uint64(row[i])], bits)
+            local.row[n], local.rows.row[n] = row[i], n
+            local.rows.word[n] = pack(gradient, hessian, problem.packing)
+            n += np.uint64(1)
     _load_codes(problem, samples, local, node.count)
 
 
 @inlined
-def _put_back(state, local, node, base):
-    """Write the rows of a leaf, or of a parent of leaves of maximum depth, to `GrowState.row`.
+def _put_back(state, local, at, end):
+    """Write the rows of node ``end``, below the small node ``at``, to segments of the latter.
 
-    Their positions there are those of the node; ``base`` is the first position of the small node.
+    ``end`` is a leaf, or the parent of leaves of maximum depth. A row can come to another segment
+    than the one it was in.
     """
-    to = state.row[node.depth & 1, node.start : node.start + node.count]
-    first = np.uint64(node.start - base)
-    for i in range(np.uint64(node.count)):
-        to[i] = local.row[np.uint64(local.rows.row[first + i])]
+    node, segments, before = state.nodes[end], state.segments, np.int64(0)
+    for segment in range(segments.shape[0]):
+        own = local.rows.row[before : before + segments[segment, at, 1]]
+        first = min(max(node.start - before, 0), own.size)
+        own = own[first : max(node.start + node.count - before, 0)]
+        segments[segment, end, 0] = segments[segment, at, 0] + first
+        segments[segment, end, 1] = own.size
+        before += segments[segment, at, 1]
+        start, stop = positions_of(state, end, segment)
+        to = state.row[node.depth & 1, start:stop]
+        for i in range(np.uint64(own.size)):
+            to[i] = local.row[np.uint64(own[i])]
 
 
 @spliced
 def _grow_below(problem, samples, state, local, at, capacity):
     """Grow the subtree below a small node."""
-    tree, base = at // capacity, state.nodes[at].start
+    tree, zero = at // capacity, np.int64(0)  # `NODE.start` of the small node
     first = tree * capacity
     own, waiting, n_waiting = local.problem, local.waiting, 1
     set_tree(problem.scratch, state, tree)
@@ -127,18 +141,17 @@ def _grow_below(problem, samples, state, local, at, capacity):
     while n_waiting > 0:
         n_waiting -= 1
         k = waiting[n_waiting]
-        if not evaluate(own, None, local.rows, nodes, k, groups, base):
-            _put_back(state, local, nodes[k], base)
+        if not evaluate(own, None, local.rows, nodes, k, groups, zero):
+            _put_back(state, local, at, first + k)
             continue
         if problem.scratch.split[0].categorical:
             keep_mask(state.nodes, state.masks, first + k, problem.scratch.mask)
         child = 1 + 2 * raise_by_one(state.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
-            _put_back(state, local, nodes[k], base)
-            make_children(problem, nodes, k, child, np.int64(0), groups)
-            nodes[child + 1].count = 0  # `collect` counts the rows of both children
+            _put_back(state, local, at, first + k)
+            make_children(problem, nodes, k, child, zero, groups)
             continue
-        n_left = split_rows(own, local.rows, nodes[k], state.masks, base)
+        n_left = split_rows(own, local.rows, nodes[k], state.masks, zero)
         make_children(problem, nodes, k, child, n_left, groups)
         waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child
         n_waiting += 2
