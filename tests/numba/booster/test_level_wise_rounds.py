@@ -12,6 +12,7 @@ import pytest
 from gpuboost.backends.numba.backend import NumbaBackend
 from gpuboost.backends.numba.boosting import level_wise_rounds as level_rounds
 from gpuboost.backends.numba.level_wise import grower as level_grow
+from gpuboost.backends.numba.level_wise.histograms import ROWS_PER_CHECK
 from gpuboost.engine.criteria import NEWTON
 from gpuboost.engine.ensembles.boosting_task import BoostTask, RowSet
 from gpuboost.engine.losses import make_loss
@@ -40,6 +41,24 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
     """There are many chunks, full partial sums, features of several panels, and bundles."""
     task = large_task(name, n_threads, subsample)
     assert assert_same_rounds(task, rounds=2).grows_by_levels
+
+
+@pytest.mark.parametrize("min_samples_leaf", [1, 5])
+@pytest.mark.parametrize("name", ["log_loss", *OUTPUTS])
+def test_chunks_of_several_segments(
+    name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partial sums are flushed many times within the chunk of the root, which has all rows."""
+    monkeypatch.setattr(level_grow, "MIN_CHUNK_ROWS", 1 << 30)
+    monkeypatch.setattr(level_rounds, "hessian_bits", lambda means, largest: least_bits(largest[1]))
+    task = large_task(name, 3, False, n=13_000)
+    task = replace(task, options=replace(task.options, min_samples_leaf=min_samples_leaf))
+    assert level_rounds.shape_of(task).n_segments == 3
+    assert assert_same_rounds(task, rounds=2).grows_by_levels
+
+
+def least_bits(largest: int) -> int:
+    return (ROWS_PER_CHECK * largest).bit_length() + 1
 
 
 @pytest.mark.parametrize(

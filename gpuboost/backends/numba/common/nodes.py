@@ -55,7 +55,8 @@ def keep_mask(nodes, masks, at, mask):
 def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
     """Create the children of node ``k``, as nodes ``n_nodes`` and ``n_nodes + 1``.
 
-    The left child has the first ``n_left`` rows of the node; the right child has the others.
+    The left child has the first ``n_left`` rows of the node; the right child has the others. If
+    ``n_left`` is 0, the rows are counted later.
     """
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes

@@ -79,12 +79,9 @@ def split_of(node, missing_code):
 
 
 @helper
-def split_rows(problem, rows, node, masks, base):
-    """Partition the rows of a node by its split; return the number of rows on the left.
-
-    ``base`` is the `NODE.start` that corresponds to the first row of ``rows``.
-    """
-    start, stop = node.start - base, node.start - base + node.count
+def split_rows(problem, rows, node, masks):
+    """Partition the rows of a node by its split; return the number of rows on the left."""
+    start, stop = node.start, node.start + node.count
     feature, last_left, shift = split_of(node, problem.matrix.missing_code)
     codes, split = codes_of(problem, rows.row[start:stop], feature), (last_left, shift)
     if node.category >= 0:

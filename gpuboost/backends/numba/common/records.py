@@ -20,7 +20,7 @@ HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row 
 
 NODE = np.dtype(
     [
-        ("start", np.int64),  # position of the node's first row, in `Rows` or in `GrowState.row`
+        ("start", np.int64),  # first row in `Rows`; 0 for nodes that level-wise growth splits
         ("count", np.int64),
         ("gradient", np.int64),
         ("hessian", np.int64),

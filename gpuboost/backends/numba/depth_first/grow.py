@@ -131,7 +131,7 @@ def evaluate_new(problem, channels, targets, rows, tree, k):
     if problem.limits.by_median:
         given = (problem, channels, targets, rows, nodes[k], tree.medians[k])
         call_for_nothing(plugins.set_median_gradients, given)
-    if not evaluate(problem, channels, rows, nodes, k, tree.open_groups, 0):
+    if not evaluate(problem, channels, rows, nodes, k, tree.open_groups):
         return False
     if problem.scratch.split[0].categorical:
         keep_mask(nodes, tree.masks, k, problem.scratch.mask)
@@ -164,7 +164,7 @@ def grow(problem, channels, targets, rows, tree, root_key):
             return is_done
         k = np.int64(pop_heap(waiting, n_waiting, nodes) if best_first else waiting[n_waiting - 1])
         n_waiting -= 1
-        n_left = split_rows(problem, rows, nodes[k], tree.masks, 0)
+        n_left = split_rows(problem, rows, nodes[k], tree.masks)
         make_children(problem, nodes, k, n_nodes, n_left, tree.open_groups)
         first_new, n_nodes = n_nodes, n_nodes + 2
 

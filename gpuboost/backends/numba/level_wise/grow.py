@@ -67,8 +67,7 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
     Small nodes are listed, not split. Best-first growth splits one node of each tree per pass,
     besides nodes whose children have maximum depth and so are not searched.
     """
-    problem = own.problem
-    missing_code = problem.matrix.missing_code
+    problem, missing_code = own.problem, own.problem.matrix.missing_code
     while True:
         find_splits(own, samples, state, work, level, barrier)
         if last_arrives(barrier):

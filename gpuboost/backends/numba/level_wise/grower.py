@@ -73,7 +73,7 @@ WIDE, WIDE_SUBTREE_ROWS = 256, 400
 CHANNELS_MEAN = 60
 ALL_SMALL = 4000  # with fewer rows, a root is small, except in best-first growth
 _NODE_BYTES = 300  # approximate bytes of a node in all arrays, until it is part of a grown tree
-SEGMENT_ROWS = 1 << 14  # rows of a root for each further segment; at most one for each thread
+SEGMENT_ROWS = 1 << 12  # least number of rows of a root in a segment
 _ENDLESS = 40  # levels; no tree has 2**40 leaves
 SHARED_CELLS = 1 << 16  # rows of all trees times columns and channels, for each further thread
 
@@ -204,7 +204,7 @@ class Shape:
 
     @property
     def n_segments(self) -> int:
-        """Number of segments of rows, whose rows mostly are in the caches of one thread."""
+        """Number of segments that the rows of a tree lie in, at most one for each thread."""
         return max(min(self.n_threads, self.n_samples // SEGMENT_ROWS), 1)
 
     @property
@@ -268,6 +268,7 @@ def _make_state(shape: Shape) -> GrowState:
         n_spare=np.zeros(1, np.int64),
         waiting=np.zeros((t, shape.capacity), np.int32),
         number=np.zeros(nodes, np.int32),
+        ends=np.zeros(nodes, np.int64),
         n_waiting=np.zeros(t, np.int64),
         n_leaves=np.zeros(t, np.int64),
         masks=np.zeros((nodes if shape.categorical else 0, 16), np.uint32),
@@ -284,7 +285,7 @@ def _make_state(shape: Shape) -> GrowState:
     )
 
 
-def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
+def _make_work(shape: Shape) -> LevelWork:
     """Allocate the work lists of a level, and the histograms."""
     slots, kept, n_strips = shape.widest, shape.n_histograms, shape.n_tiles * STRIPS
     fields = shape.fields if shape.n_channels == 1 else 1
@@ -293,7 +294,7 @@ def _make_work(shape: Shape, n_chunks: int) -> LevelWork:
     statuses = (slots if shape.node_sampling else shape.n_trees, shape.n_features)
     return LevelWork(
         pairs=np.zeros(max(slots, 1), SIBLING_PAIR),
-        chunks=np.zeros(n_chunks, NODE_CHUNK),
+        chunks=np.zeros(slots + shape.pieces, NODE_CHUNK),
         histograms=histograms.reshape(-1, fields, cells),
         first_part=kept,
         feature_status=np.zeros(statuses, np.uint8),
@@ -308,8 +309,7 @@ class LevelGrower:
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.state = shape, _make_state(shape)
-        n_chunks = shape.n_trees * shape.capacity + shape.n_parts + 1
-        self.work = _make_work(shape, n_chunks)
+        self.work = _make_work(shape)
         leaves = shape.n_trees * shape.capacity
         self.sums = np.zeros((shape.n_tables, leaves, shape.n_leaf_sums), np.int64)
         self._partial = on_cache_lines(shape.n_threads, shape.tile * BINS)
@@ -320,7 +320,7 @@ class LevelGrower:
         self.local_codes = [np.empty((shape.n_features, n_rows), np.uint8) for _ in threads]
         self._local = [make_local(n_rows) for _ in threads]
         self._state, self._work = by_reference(self.state), by_reference(self.work)
-        self._level, self._capacities = np.zeros(3, np.int64), np.zeros(4, np.int64)
+        self._level, self._capacities = np.zeros(4, np.int64), np.zeros(4, np.int64)
         self._threads: list[Reference] = []
         self._channels: list[Reference | None] = [None] * shape.n_threads
         if shape.n_channels > 1:

@@ -151,7 +151,7 @@ def _positions_in_chunk(state, at, chunk, segment, before):
 
 @helper
 def sum_words(samples, state, pair, chunk, columns, partial, totals):
-    """Set ``totals``, gradients and hessians of the cells of a tile, to the sums of the rows."""
+    """Set ``totals``, gradients and hessians of a tile's cells, to the sums of a chunk's rows."""
     bits, before, is_first = np.int64(samples.hessian_bits), np.int64(0), True
     free_g = (np.int64(1) << (63 - bits)) - 1 - ROWS_PER_CHECK * samples.max_gradient
     free_h = (np.int64(1) << bits) - 1 - ROWS_PER_CHECK * samples.max_hessian
@@ -170,15 +170,15 @@ def sum_words(samples, state, pair, chunk, columns, partial, totals):
 
 
 @helper
-def add_rows(samples, state, pair, chunk, columns, totals, counted):
-    """Add the words of the rows of a chunk, or ones if ``counted``, to the cells of a tile."""
+def add_chunk(samples, state, pair, chunk, columns, totals, counted):
+    """Add the words or summands of a chunk's rows, or ones if ``counted``, to a tile's cells."""
     before, half = np.int64(0), state.nodes[pair.summed].depth & 1
     for segment in range(state.segments.shape[0]):
         first, last, before = _positions_in_chunk(state, pair.summed, chunk, segment, before)
         rows = state.row[half, first:last]
         if samples.summands.size:
             sum_rows(samples, rows, columns, totals)
-        elif counted:
+        elif counted:  # with constants, the loops have no branches
             _add_blocks(samples, pair.tree, rows, columns, totals, True)
         else:
             _add_blocks(samples, pair.tree, rows, columns, totals, False)
@@ -218,13 +218,13 @@ def sum_chunk(samples, state, work, partial, at, tile):
     first, last = columns[0] * width, columns[1] * width
     if samples.summands.size or state.nodes[pair.summed].count <= samples.rows_in_word:
         histogram[0, first:last] = 0
-        add_rows(samples, state, pair, chunk, columns, histogram[0, first:last], False)
+        add_chunk(samples, state, pair, chunk, columns, histogram[0, first:last], False)
     else:
         totals = histogram[0, first:last], histogram[1, first:last]  # contiguous, for vector units
         sum_words(samples, state, pair, chunk, columns, partial, totals)
     if histogram.shape[0] > 2:
         histogram[2, first:last] = 0
-        add_rows(samples, state, pair, chunk, columns, histogram[2, first:last], True)
+        add_chunk(samples, state, pair, chunk, columns, histogram[2, first:last], True)
 
 
 @helper

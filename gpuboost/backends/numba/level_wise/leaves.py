@@ -18,7 +18,7 @@ from gpuboost.backends.numba.common.partition import goes_left, split_of
 from gpuboost.backends.numba.compiler import helper, inlined, spliced
 from gpuboost.backends.numba.intrinsics import add_to
 from gpuboost.backends.numba.level_wise.partition import positions_of, set_children
-from gpuboost.backends.numba.level_wise.policy import CAPACITY, CHUNKS, count_leaves, list_ends
+from gpuboost.backends.numba.level_wise.policy import CAPACITY, ENDS, count_leaves, list_ends
 from gpuboost.backends.numba.threads.barrier import last_arrives, near_task, next_task, release
 
 LEAF_CHUNK = 1 << 13  # rows of one task of the leaf sums
@@ -90,12 +90,12 @@ def set_leaf(samples, state, leaf, missing_code, capacity, at, segment):
 
 
 @helper
-def set_leaves(samples, state, work, leaves, missing_code, capacity, n_ends, barrier):
+def set_leaves(samples, state, leaves, missing_code, capacity, n_ends, barrier):
     """Fill `Leaves.leaf`, taking nodes and segments until none is left."""
     n_tasks = n_ends * state.segments.shape[0]
     task = near_task(barrier, n_tasks)
     while task < n_tasks:
-        at, segment = np.int64(work.chunks[task % n_ends].owner), task // n_ends
+        at, segment = state.ends[task % n_ends], task // n_ends
         set_leaf(samples, state, leaves.leaf, missing_code, capacity, at, segment)
         task = near_task(barrier, n_tasks)
 
@@ -180,15 +180,15 @@ def sum_leaves(wide, state, leaves, capacity, barrier):
 @helper
 def finish_leaves(problem, shared, barrier):
     """Fill `Leaves` for the grown trees; each thread calls this."""
-    samples, state, work, leaves = shared.samples, shared.state, shared.work, shared.leaves
+    samples, state, leaves = shared.samples, shared.state, shared.leaves
     capacity = shared.capacities[CAPACITY]
     if last_arrives(barrier):
-        shared.level[CHUNKS] = list_ends(problem, state, work, capacity)
+        shared.level[ENDS] = list_ends(state, capacity)
         clear_sums(state, leaves, capacity)
         release(barrier)
-    n_ends, missing_code = shared.level[CHUNKS], problem.matrix.missing_code
-    set_leaves(samples, state, work, leaves, missing_code, capacity, n_ends, barrier)
+    n_ends, missing_code = shared.level[ENDS], problem.matrix.missing_code
+    set_leaves(samples, state, leaves, missing_code, capacity, n_ends, barrier)
     if last_arrives(barrier):
-        count_leaves(state, work, n_ends, capacity)
+        count_leaves(state, n_ends, capacity)
         release(barrier)
     sum_leaves(problem.scratch.sums, state, leaves, capacity, barrier)

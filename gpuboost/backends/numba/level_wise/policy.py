@@ -4,7 +4,8 @@
     plan              open nodes -> sibling pairs and chunks of the histograms
     accept_splits     best splits -> children of the accepted splits, nodes to be partitioned
     open_children     numbers of rows in segments -> children, which are the next open nodes
-    list_ends         nodes whose rows are in leaves
+    list_ends         grown trees -> nodes from whose rows leaves are found
+    count_leaves      numbers of rows in segments -> those of the leaves to which none were moved
     collect           leaf sums -> trees
 
 The steps handle nodes but no rows, so one thread runs them.
@@ -29,8 +30,8 @@ from gpuboost.engine.task import NO_LIMIT
 # rows are in one node, number of rows up to which a node is one chunk, number of rows below which a
 # node is small.
 CAPACITY, PIECES, MIN_PIECE_ROWS, SMALL = range(4)
-# Indices of ``level``: the numbers of open nodes, sibling pairs and chunks.
-OPEN, PAIRS, CHUNKS = range(3)
+# Indices of ``level``: the numbers of open nodes, sibling pairs, chunks and ends.
+OPEN, PAIRS, CHUNKS, ENDS = range(4)
 
 
 @inlined
@@ -157,7 +158,7 @@ def plan(problem, state, work, n_open, capacities):
 
     Also chooses the candidate features of the searched nodes.
     """
-    n_pairs, n_chunks, n_rows, i = np.int64(0), np.int64(0), np.int64(0), 0
+    n_pairs, n_chunks, n_rows, part, i = np.int64(0), np.int64(0), np.int64(0), work.first_part, 0
     while i < n_open:
         first = second = state.open[i]
         if state.nodes[first].depth > 0:
@@ -167,7 +168,6 @@ def plan(problem, state, work, n_open, capacities):
     for f in range(n_pairs):
         n_rows += state.nodes[work.pairs[f].summed].count
     per_chunk = max(-(-n_rows // capacities[PIECES]), capacities[MIN_PIECE_ROWS])
-    part = work.first_part
     for f in range(n_pairs):
         pair = work.pairs[f]
         pair.tree, pair.first_chunk = pair.summed // capacities[CAPACITY], n_chunks
@@ -211,15 +211,17 @@ def _take_split(problem, state, work, at):
 def _go_down(problem, state, at, n_going, capacity):
     """Create the children of a node, whose rows are counted later.
 
-    Unless they have maximum depth, the node is listed in `GrowState.open`. Returns the number of
-    listed nodes.
+    The node is listed in `GrowState.open`, so that its rows are moved, unless its children have
+    maximum depth or are the last ones of a best-first tree. Returns the number of listed nodes.
     """
     tree = at // capacity
     first, child = tree * capacity, state.n_nodes[tree]
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
     make_children(problem, nodes, at - first, child, np.int64(0), groups)
     state.n_nodes[tree] += 2
-    if nodes[child].depth == problem.limits.max_depth:
+    is_last = state.n_leaves[tree] >= problem.limits.max_leaf_nodes
+    if is_last or nodes[child].depth == problem.limits.max_depth:
+        nodes[child + 1].count = 0
         return n_going
     state.open[n_going] = at
     return n_going + 1
@@ -229,7 +231,7 @@ def _go_down(problem, state, at, n_going, capacity):
 def _best_waiting(problem, state, tree, n_going, capacity):
     """Split waiting nodes of a tree, best first, until the children of one can be searched.
 
-    That node is only listed. Stops earlier if no node is left, or if the tree has max_leaf_nodes
+    That node is also listed. Stops earlier if no node is left, or if the tree has max_leaf_nodes
     leaves. Returns the number of nodes listed in `GrowState.open`.
     """
     nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
@@ -294,28 +296,28 @@ def _number_nodes(state, tree, capacity):
 
 
 @helper
-def list_ends(problem, state, work, capacity):
-    """List all leaves but those of maximum depth, for which their parents are listed.
+def list_ends(state, capacity):
+    """List the leaves in `GrowState.ends`; for those to which no rows were moved, their parents.
 
-    They are the owners of chunks. Also numbers the nodes breadth-first. Returns their number.
+    Such leaves have no count yet. Also numbers the nodes breadth-first. Returns the number of ends.
     """
-    n_ends, deepest = np.int64(0), problem.limits.max_depth
+    n_ends = np.int64(0)
     for tree in range(state.n_nodes.size):
         _number_nodes(state, tree, capacity)
         for at in range(tree * capacity, tree * capacity + state.n_nodes[tree]):
             node = state.nodes[at]
-            is_end = (node.left == 0) & ((node.depth < deepest) | (node.depth == 0))
-            is_end |= (node.left > 0) & (node.depth + 1 == deepest)
-            work.chunks[n_ends].owner = at
+            left = tree * capacity + np.int64(node.left)
+            is_end = (node.count > 0) & ((node.left == 0) | (state.nodes[left].count == 0))
+            state.ends[n_ends] = at
             n_ends += np.int64(is_end)
     return n_ends
 
 
 @helper
-def count_leaves(state, work, n_ends, capacity):
-    """Count the rows of the leaves of maximum depth, once `leaves` has found them."""
+def count_leaves(state, n_ends, capacity):
+    """Count the rows of the leaves to which no rows were moved, once `leaves` has found them."""
     for i in range(n_ends):
-        at = work.chunks[i].owner
+        at = state.ends[i]
         left = np.int64(state.nodes[at].left)
         if left > 0:
             left += at // capacity * capacity

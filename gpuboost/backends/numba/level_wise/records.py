@@ -3,7 +3,7 @@
 Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
 rows of a node lie in segments (see `partition`). Nodes of depth d have them in ``row[d % 2]``: the
 partition reads one half and writes the other, and the rows of leaves stay in place. The rows
-of children of maximum depth are not moved: they stay in their parent's half, in the same order.
+of the last children are not moved: they stay in their parent's half, in the same order.
 
 In shapes, T is the number of trees, n of rows and F of features; capacity is that of a tree, in
 nodes; slots is the number of slots of a level, of which a sibling pair takes two.
@@ -20,7 +20,7 @@ from gpuboost.backends.numba.references import Reference
 
 NODE_CHUNK = np.dtype(
     [
-        ("owner", np.int64),  # the sibling pair, or for the leaves of rows, the node
+        ("owner", np.int64),  # the sibling pair
         ("start", np.int64),  # first row, counted over all segments of the node
         ("stop", np.int64),  # the one after the last row
     ],
@@ -108,6 +108,8 @@ class GrowState(NamedTuple):
         grown trees, all nodes breadth-first.
     number : int32 (T * capacity,)
         Number of a node in the grown tree.
+    ends : int64 (T * capacity,)
+        Once all trees are grown, the nodes from whose rows `leaves` finds leaves, see `list_ends`.
     n_waiting, n_leaves : int64 (T,)
         In best-first growth, the numbers of waiting nodes and of leaves of each tree.
     masks : uint32 (T * capacity, 16)
@@ -119,7 +121,8 @@ class GrowState(NamedTuple):
     row : uint32 (2, T * n)
         Row at each position, for nodes of even and of odd depth.
     segments : int64 (segments, T * capacity, 2)
-        First position and number of the rows of each node in each segment.
+        First position and number of the rows of each node in each segment. Nodes to which no rows
+        are moved have only the number; inner nodes of subtrees have neither.
     features : int32 (T, F)
         Features of each tree, ascending: the first ``n_features[t]`` entries of ``features[t]``.
     n_features : int64 (T,)
@@ -145,6 +148,7 @@ class GrowState(NamedTuple):
     n_spare: np.ndarray
     waiting: np.ndarray
     number: np.ndarray
+    ends: np.ndarray
     n_waiting: np.ndarray
     n_leaves: np.ndarray
     masks: np.ndarray
@@ -230,8 +234,8 @@ class SharedArrays(NamedTuple):
         First position, number of rows, gradient and hessian of each root.
     keys : uint64 (T,)
         Keys of the roots.
-    level : int64 (3,)
-        Numbers of open nodes, sibling pairs and chunks, see `policy`.
+    level : int64 (4,)
+        Numbers of open nodes, sibling pairs, chunks and ends, see `policy`.
     capacities : int64 (4,)
         Limits of nodes, chunks and rows, see `policy`.
     threads : int64 (threads,)

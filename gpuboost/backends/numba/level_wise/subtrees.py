@@ -1,8 +1,8 @@
 """The subtrees below small nodes; one thread grows each subtree, depth-first.
 
 A thread copies the codes of a node's rows to its own matrix, small enough for its caches, grows the
-subtree as `depth_first` does, and writes the rows of its leaves to the positions where level-wise
-growth would leave them:
+subtree as `depth_first` does, and writes the rows back to the positions of the node, in the order
+of the leaves:
 
     rows of a small node      17 19 42 57         numbers    0 1 2 3
     in the order of leaves    17 57 | 19 42       numbers    0 3 | 1 2
@@ -131,8 +131,7 @@ def _put_back(state, local, at, end):
 @spliced
 def _grow_below(problem, samples, state, local, at, capacity):
     """Grow the subtree below a small node."""
-    tree, zero = at // capacity, np.int64(0)  # `NODE.start` of the small node
-    first = tree * capacity
+    tree, first = at // capacity, at // capacity * capacity
     own, waiting, n_waiting = local.problem, local.waiting, 1
     set_tree(problem.scratch, state, tree)
     nodes, groups = state.nodes[first : first + capacity], state.groups[first : first + capacity]
@@ -141,7 +140,7 @@ def _grow_below(problem, samples, state, local, at, capacity):
     while n_waiting > 0:
         n_waiting -= 1
         k = waiting[n_waiting]
-        if not evaluate(own, None, local.rows, nodes, k, groups, zero):
+        if not evaluate(own, None, local.rows, nodes, k, groups):
             _put_back(state, local, at, first + k)
             continue
         if problem.scratch.split[0].categorical:
@@ -149,9 +148,10 @@ def _grow_below(problem, samples, state, local, at, capacity):
         child = 1 + 2 * raise_by_one(state.n_splits, tree)
         if nodes[k].depth + 1 == problem.limits.max_depth:
             _put_back(state, local, at, first + k)
-            make_children(problem, nodes, k, child, zero, groups)
+            make_children(problem, nodes, k, child, np.int64(0), groups)
+            nodes[child + 1].count = 0  # its rows are not moved
             continue
-        n_left = split_rows(own, local.rows, nodes[k], state.masks, zero)
+        n_left = split_rows(own, local.rows, nodes[k], state.masks)
         make_children(problem, nodes, k, child, n_left, groups)
         waiting[n_waiting], waiting[n_waiting + 1] = child + 1, child
         n_waiting += 2

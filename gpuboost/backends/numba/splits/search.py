@@ -192,18 +192,17 @@ def is_pure(limits, words, node, packing):
 
 
 @inlined
-def evaluate(problem, channels, rows, nodes, k, open_groups, base):
+def evaluate(problem, channels, rows, nodes, k, open_groups):
     """Find the split of new node ``k`` and store it in the node; return False if ``k`` is a leaf.
 
-    The mask of a categorical split stays in `Scratch.mask`. ``base`` is the `NODE.start` that
-    corresponds to the first row of ``rows``.
+    The mask of a categorical split stays in `Scratch.mask`.
     """
     limits, node = problem.limits, nodes[k]
     if is_leaf(limits, node):
         return False
     if has_excluded_features(problem):
         choose_features(problem, nodes, k, open_groups)
-    start, stop = node.start - base, node.start - base + node.count
+    start, stop = node.start, node.start + node.count
     row, word = rows.row[start:stop], rows.word[start:stop]
     if channels is None:
         if (not limits.has_gradients) and is_pure(limits, word, node, problem.packing):
