@@ -17,10 +17,14 @@ from gpuboost.engine.task import NO_LIMIT
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize(
     ("limits", "has_small"),
-    [({"max_depth": 5}, False), ({"max_leaf_nodes": 20}, False), ({"max_depth": 12}, True)],
+    [
+        ({"max_depth": 5}, False),
+        ({"max_depth": None, "max_leaf_nodes": 20}, False),
+        ({"max_depth": 12}, True),
+    ],
 )
 def test_rows_stay_in_their_segment(
-    limits: dict[str, int], has_small: bool, is_sorted: bool, monkeypatch: pytest.MonkeyPatch
+    limits: dict[str, Any], has_small: bool, is_sorted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only subtrees of small nodes may write rows back to others of the segments.
 
@@ -35,6 +39,12 @@ def test_rows_stay_in_their_segment(
     def checked(self: Any, *given: Any) -> Any:
         trees = grow(self, *given)
         assert (self.state.n_small[0] > 0) == has_small
+        parents = self.state.nodes[self.state.ends[: self._level[ENDS]]]
+        parents = parents[parents["left"] > 0]
+        if "max_leaf_nodes" in limits:
+            assert len(parents) == 1  # the last one that is split
+        else:
+            assert len(parents) and (parents["depth"] == limits["max_depth"] - 1).all()
         rows, positions = rows_of_leaves(self.state, self._level[ENDS])
         assert all(map(np.array_equal, positions, expected))
         if has_small:

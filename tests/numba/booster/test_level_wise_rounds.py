@@ -48,7 +48,7 @@ def test_large_rounds(name: str, n_threads: int, subsample: bool) -> None:
 def test_chunks_of_several_segments(
     name: str, min_samples_leaf: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partial sums are flushed many times within the chunk of the root, which has all rows."""
+    """With log loss, partial sums are flushed many times within the chunk of all rows."""
     monkeypatch.setattr(level_grow, "MIN_CHUNK_ROWS", 1 << 30)
     monkeypatch.setattr(level_rounds, "hessian_bits", lambda means, largest: least_bits(largest[1]))
     task = large_task(name, 3, False, n=13_000)

@@ -56,7 +56,7 @@ def make_children(problem, nodes, k, n_nodes, n_left, open_groups):
     """Create the children of node ``k``, as nodes ``n_nodes`` and ``n_nodes + 1``.
 
     The left child has the first ``n_left`` rows of the node; the right child has the others. If
-    ``n_left`` is 0, the rows are counted later.
+    rows are counted later, ``n_left`` is 0, and the right child has the node's count until then.
     """
     node, left, right = nodes[k], nodes[n_nodes], nodes[n_nodes + 1]
     node.left = n_nodes

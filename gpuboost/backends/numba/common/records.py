@@ -20,7 +20,7 @@ HESSIAN, COUNT, GRADIENT = 0, 1, 2  # rows of `Scratch.sums`; channel p has row 
 
 NODE = np.dtype(
     [
-        ("start", np.int64),  # first row in `Rows`; 0 for nodes that level-wise growth splits
+        ("start", np.int64),  # first row in `Rows`; 0 for nodes that are grown by levels
         ("count", np.int64),
         ("gradient", np.int64),
         ("hessian", np.int64),

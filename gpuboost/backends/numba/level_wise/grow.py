@@ -65,7 +65,7 @@ def grow_levels(own, samples, state, work, level, capacities, barrier):
     """Grow trees until no node is split; `plan` must have listed the roots.
 
     Small nodes are listed, not split. Best-first growth splits one node of each tree per pass,
-    besides nodes whose children have maximum depth and so are not searched.
+    besides nodes whose children are not searched: they have maximum depth or are the last ones.
     """
     problem, missing_code = own.problem, own.problem.matrix.missing_code
     while True:

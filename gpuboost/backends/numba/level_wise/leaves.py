@@ -136,7 +136,7 @@ def _add_rows(leaves, wide, sums, of_tree, rows, table):
 
 @helper
 def _add_channels(leaves, sums, start, stop, table):
-    """Do `_add_row` for some rows of the only tree, which has several channels."""
+    """Do `_add_rows` for some rows of the only tree, which has several channels."""
     scales, n_channels, n_sums = leaves.scales, leaves.gradient.shape[0], leaves.sums.shape[2]
     for j in range(start, stop):
         row = np.int64(leaves.inside[j]) if leaves.inside.size else np.int64(j)

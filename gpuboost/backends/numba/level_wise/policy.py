@@ -5,7 +5,7 @@
     accept_splits     best splits -> children of the accepted splits, nodes to be partitioned
     open_children     numbers of rows in segments -> children, which are the next open nodes
     list_ends         grown trees -> nodes from whose rows leaves are found
-    count_leaves      numbers of rows in segments -> those of the leaves to which none were moved
+    count_leaves      numbers of rows in segments -> counts of leaves to which no rows were moved
     collect           leaf sums -> trees
 
 The steps handle nodes but no rows, so one thread runs them.
@@ -212,7 +212,8 @@ def _go_down(problem, state, at, n_going, capacity):
     """Create the children of a node, whose rows are counted later.
 
     The node is listed in `GrowState.open`, so that its rows are moved, unless its children have
-    maximum depth or are the last ones of a best-first tree. Returns the number of listed nodes.
+    maximum depth or are the last ones of a best-first tree (31 leaves at 200k then take 0.90 of the
+    time). Returns the number of listed nodes.
     """
     tree = at // capacity
     first, child = tree * capacity, state.n_nodes[tree]
@@ -231,8 +232,8 @@ def _go_down(problem, state, at, n_going, capacity):
 def _best_waiting(problem, state, tree, n_going, capacity):
     """Split waiting nodes of a tree, best first, until the children of one can be searched.
 
-    That node is also listed. Stops earlier if no node is left, or if the tree has max_leaf_nodes
-    leaves. Returns the number of nodes listed in `GrowState.open`.
+    That node is listed, too, so that its rows are moved. Stops earlier if no node is left, or if
+    the tree has max_leaf_nodes leaves. Returns the number of nodes listed in `GrowState.open`.
     """
     nodes = state.nodes[tree * capacity : (tree + 1) * capacity]
     before = n_going
@@ -299,7 +300,8 @@ def _number_nodes(state, tree, capacity):
 def list_ends(state, capacity):
     """List the leaves in `GrowState.ends`; for those to which no rows were moved, their parents.
 
-    Such leaves have no count yet. Also numbers the nodes breadth-first. Returns the number of ends.
+    A left child without a count marks them: a split has rows on both sides, since ``min_hessian``
+    is at least 1. Also numbers the nodes breadth-first. Returns the number of ends.
     """
     n_ends = np.int64(0)
     for tree in range(state.n_nodes.size):

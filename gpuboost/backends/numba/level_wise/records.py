@@ -2,8 +2,8 @@
 
 Trees that grow together share all arrays: the nodes of tree t start at ``t * capacity``, and the
 rows of a node lie in segments (see `partition`). Nodes of depth d have them in ``row[d % 2]``: the
-partition reads one half and writes the other, and the rows of leaves stay in place. The rows
-of the last children are not moved: they stay in their parent's half, in the same order.
+partition reads one half and writes the other, and the rows of leaves stay in place. Rows that are
+not moved to the last children stay in their parent's half, in the same order.
 
 In shapes, T is the number of trees, n of rows and F of features; capacity is that of a tree, in
 nodes; slots is the number of slots of a level, of which a sibling pair takes two.
@@ -121,8 +121,9 @@ class GrowState(NamedTuple):
     row : uint32 (2, T * n)
         Row at each position, for nodes of even and of odd depth.
     segments : int64 (segments, T * capacity, 2)
-        First position and number of the rows of each node in each segment. Nodes to which no rows
-        are moved have only the number; inner nodes of subtrees have neither.
+        First position and number of the rows of each node in each segment. For children to which no
+        rows are moved, only the number has a meaning. In subtrees, only the small node, the ends
+        and their children have entries.
     features : int32 (T, F)
         Features of each tree, ascending: the first ``n_features[t]`` entries of ``features[t]``.
     n_features : int64 (T,)
@@ -171,7 +172,7 @@ class LevelWork(NamedTuple):
     ----------
     pairs : SIBLING_PAIR (slots,)
         Pairs with at least one searched node.
-    chunks : NODE_CHUNK (c,)
+    chunks : NODE_CHUNK (slots + pieces,)
         Chunks of rows: tasks of the threads.
     histograms : int64 (t + p, fields, n_columns * 256), or (t + p, 1, n_columns * 256 * s)
         Histograms of t nodes, then of p chunks of nodes with several chunks; the fields are
