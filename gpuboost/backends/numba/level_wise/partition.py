@@ -5,10 +5,10 @@
 
 The rows of a node lie in segments: the first segment of each node has those of its rows that are in
 the first segment of the root, and so on. So threads, which take tasks near their last ones, mostly
-move rows that their own caches hold. The rows of a segment that go left are written to
-its front, the others to its end, in reverse; the order of rows does not matter, because sums are
-integers. No rows are moved to children of maximum depth, nor to the last two leaves of a best-first
-tree: `leaves` finds the leaf of such a row by the split of the parent.
+move rows that their own caches hold. The rows of a segment that go left are written to its front,
+the others to its end, in reverse; the order of rows does not matter, because sums are integers. No
+rows are moved to children of maximum depth, nor to the last two leaves of a best-first tree:
+`leaves` finds the leaf of such a row by the split of the parent.
 """
 
 # mypy: check-untyped-defs=False
