@@ -1,8 +1,5 @@
 """Addresses of elements, and views, of arrays in LLVM code; see `lowering`."""
 
-# mypy: check-untyped-defs=False
-# Numba's compiler has no types.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

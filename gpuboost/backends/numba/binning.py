@@ -1,8 +1,5 @@
 """Binning: a search of the edges for numeric features; threads take chunks of rows."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,8 +1,5 @@
 """Counting of values by radix cells: the compiled form of `data.cell_counters.ColumnCounter`."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any

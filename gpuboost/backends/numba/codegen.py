@@ -10,9 +10,6 @@ Only functions compiled in this way may call helpers. A call from Python, or fro
 Numba compiles in its own way, crashes the process.
 """
 
-# mypy: check-untyped-defs=False
-# Numba's compiler has no types.
-
 from __future__ import annotations
 
 from numba import _dynfunc  # type: ignore[attr-defined]

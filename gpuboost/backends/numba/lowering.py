@@ -9,9 +9,6 @@ raise no errors and call nothing that does, because calls are not checked; and t
 references (``_nrt`` is off), because nothing counts them. A ``raise`` is refused.
 """
 
-# mypy: check-untyped-defs=False
-# Numba's compiler has no types.
-
 from __future__ import annotations
 
 from collections import Counter

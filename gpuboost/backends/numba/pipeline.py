@@ -5,9 +5,6 @@ parallel loops, arithmetic on whole arrays). Of the time that Numba takes to com
 in Python, not in LLVM, so what Numba does again and again for the same result is done once here.
 """
 
-# mypy: check-untyped-defs=False
-# Numba's compiler has no types.
-
 from __future__ import annotations
 
 from functools import cache

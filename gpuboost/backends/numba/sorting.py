@@ -3,9 +3,6 @@
 NumPy's sort takes 20 to 32 ns per value on a processor on which it is slow (Zen 4); this takes 9.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any

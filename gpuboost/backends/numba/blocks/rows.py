@@ -9,9 +9,6 @@ There are three ways to add rows to histograms:
     classes    a row adds its weight to the hessian and to the sum of its class
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,8 +1,5 @@
 """Level operations over codes in blocks, with compiled passes and searches of histograms."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import threading

@@ -1,8 +1,5 @@
 """Compiled sums of the losses of rows, with the bits of `engine.losses.averages.weighted_mean`."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -3,9 +3,6 @@
 Threads take the largest groups first.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from collections.abc import Callable

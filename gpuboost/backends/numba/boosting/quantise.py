@@ -1,8 +1,5 @@
 """The integers of a round, as in `engine.ensembles.boosting.quantised`, by compiled loops."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from math import ldexp

@@ -12,9 +12,6 @@ column. Arrays hold one column after the other, but the raw predictions of softm
 one row after the other.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

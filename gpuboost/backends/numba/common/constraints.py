@@ -4,9 +4,6 @@ An interaction group is *open* at a node if it contains every feature split on b
 the node. Each node has one bit per group, and only features in an open group are candidates.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

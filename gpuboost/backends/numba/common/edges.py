@@ -6,9 +6,6 @@ edges of lower cells are below the value, and those of higher cells are not. The
 cell are searched bit by bit.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

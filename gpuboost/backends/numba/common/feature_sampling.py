@@ -1,8 +1,5 @@
 """The candidate features of a node: drawn for its level, and allowed by `constraints`."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

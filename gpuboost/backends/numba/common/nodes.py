@@ -1,8 +1,5 @@
 """Nodes of both growers, depth-first and level-wise: tests for leaves, and records of children."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,5 @@
 """Conversion of nodes in the order of growth to the breadth-first arrays of a `GrownTree`."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -6,9 +6,6 @@ enclose it, all are. Then three-way partitions around pivots narrow the range of
 (Hoare's selection, with weights in place of counts).
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -9,9 +9,6 @@ might overflow a word (`fits_word`), at most this many rows are summed in words 
 field of their sums is added to an integer of its own (see `splits/histograms.py`).
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,8 +1,5 @@
 """The rule that sends a row to a child, and the stable partition of the rows of a node."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,5 @@
 """The heap of nodes that wait to be split in best-first growth."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from gpuboost.backends.numba.compiler import helper, inlined

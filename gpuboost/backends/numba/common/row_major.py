@@ -1,8 +1,5 @@
 """Row-major codes, for level-wise histograms and for finding the leaf of each row."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

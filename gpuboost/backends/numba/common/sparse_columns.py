@@ -4,9 +4,6 @@ A column is read from its entries, or by searching it for each row of the node, 
 fewer steps. Dense matrices have no entries.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,5 @@
 """Thresholds of splits: a compiled `gpuboost.engine.growth.tree.find_thresholds`."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

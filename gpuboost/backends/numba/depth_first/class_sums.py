@@ -8,9 +8,6 @@ of the classes, so those of two children are merged:
              ^ start[i]
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

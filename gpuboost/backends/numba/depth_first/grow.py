@@ -10,9 +10,6 @@ in the cache. Without max_leaf_nodes, the order of growth does not change the tr
 the path from the root, and nodes are numbered breadth-first at the end.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

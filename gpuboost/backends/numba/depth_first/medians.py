@@ -6,9 +6,6 @@ selection. With selection for one output, too, a random forest of 20k x 28 with 
 14% longer.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -6,9 +6,6 @@ background row, both kinds of features have one contribution each (`shapley_weig
 which on a feature must come from one of the rows adds the sum for this row to its feature.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

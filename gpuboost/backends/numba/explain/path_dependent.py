@@ -1,8 +1,5 @@
 """Path-dependent SHAP values and interactions of blocks of rows."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -4,9 +4,6 @@ A block takes the edges of a tree in order. Each loop over its rows has no branc
 makes vectors of it. What depends on the path is stored by depth, so that it stays in the cache.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from collections import namedtuple

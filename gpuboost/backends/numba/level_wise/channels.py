@@ -6,9 +6,6 @@ The number of sums is a multiple of four, so that four are added by one instruct
 and never overflow: there are neither words nor partial sums. The count is there only if needed.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -12,9 +12,6 @@ these count as one more value. If half of 54 features have two values, 31 column
 bundles, boosting of 100k x 54 with 44 features of two values takes 54% longer.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -16,9 +16,6 @@ The functions that choose features for each node are plugins, so that only the f
 compile them.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

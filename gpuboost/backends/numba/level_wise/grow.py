@@ -16,9 +16,6 @@ small tables, where roots are small, it is the only one.
 The arrays that connect the passes are in `records`.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from gpuboost.backends.numba.compiler import spliced

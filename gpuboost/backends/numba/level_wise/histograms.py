@@ -14,9 +14,6 @@ ahead. A block of rows is added to the panels of a tile one after the other, so 
 panel stay in the L1 cache (if it has 48 KiB), and the codes of the block in the L2 cache.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -4,9 +4,6 @@ The leaves of rows are set node by node. Then gradients and hessians are added u
 the rows, so that they are read from memory one after the other.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -11,9 +11,6 @@ rows are moved to children of maximum depth, nor to the last two leaves of a bes
 `leaves` finds the leaf of such a row by the split of the parent.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -11,9 +11,6 @@
 The steps handle nodes but no rows, so one thread runs them.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -13,9 +13,6 @@ If small nodes grow by levels, too, boosting of 100k x 28 with depth 10 takes 1.
 (2026-11).
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -7,9 +7,6 @@ bytes. Together, these take 0.57 of the time of `traversal`, and 0.49 with missi
 of 25,000 nodes).
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -3,9 +3,6 @@
 Loops over one dimension are vectorised: a probability takes 2 ns in place of 12.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -5,9 +5,6 @@ The vectors have one element per row and are as long as the block: LLVM splits t
 take longer than such a short loop.)
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from dataclasses import dataclass

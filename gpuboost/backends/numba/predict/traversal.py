@@ -12,9 +12,6 @@ Masks of categorical splits are found by a separate array, which trees without s
 read: with it in the records, prediction by deep trees takes 1.07 times as long (2026-11).
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -7,9 +7,6 @@ drawn. If categories are sorted by gradient / hessian, rare ones are left out an
 values go.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -16,9 +16,6 @@ to sum the rows of a node, depending on the node:
     a word of FIELDS:    | class 0 | class 1 | class 2 | ... | rows, if they are counted |
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

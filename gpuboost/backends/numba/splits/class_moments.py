@@ -14,9 +14,6 @@ sums gm_k, go left, too:
     sum_k (gl_k + gm_k)**2 = sum_k gl_k**2 + 2 sum_k gl_k gm_k + sum_k gm_k**2
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -7,9 +7,6 @@ candidates use unsigned indices. With signed ones, Numba handles negative positi
 operands one by one, and boosting of seven classes (100k x 54) takes 5% longer.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any

@@ -5,9 +5,6 @@ as large follow, and so on. Ranks are uniform, so an interval of a share s of th
 about s * n of n ranks.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -10,9 +10,6 @@ A node whose sums fit a word needs one addition per row. Other nodes are summed 
 blocks are short. `Scratch.totals` and `Scratch.wide` are zero again when the sums are stored.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,5 @@
 """Splits with one candidate per feature: random thresholds, and features of two values."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -17,9 +17,6 @@ weight.
 better one, and return whether the feature can split the node at all.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,5 @@
 """Search for the best split of one node over its candidate features, in the node's order."""
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

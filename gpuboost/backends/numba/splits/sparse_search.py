@@ -9,9 +9,6 @@ call scores the candidates of many features. Features are considered by number, 
 several equal scores is that of the earliest feature, and of its lowest bin.
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 import numpy as np

@@ -17,9 +17,6 @@ cache holds. On two cores without a common L3 cache, boosting of 200k x 28 with 
 takes 0.88 of the time, on others as long as without shares (2026-11; two threads).
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -15,9 +15,6 @@ are, 64 bytes apart:
               compiled code
 """
 
-# mypy: check-untyped-defs=False
-# Numba infers the types of compiled functions.
-
 from __future__ import annotations
 
 from typing import Any
