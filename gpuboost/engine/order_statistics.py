@@ -68,6 +68,14 @@ def groups_of(leaf_of_row: np.ndarray, n_groups: int) -> Groups:
     return Groups(_grouped(group)[starts[0] :], starts - starts[0])
 
 
+def grouped_differences(
+    leaf_of_row: np.ndarray, n_groups: int, values: np.ndarray, others: np.ndarray
+) -> tuple[Groups, np.ndarray]:
+    """`groups_of` some rows, and the differences of two columns (n,) in the order of its rows."""
+    groups = groups_of(leaf_of_row, n_groups)
+    return groups, values[groups.rows] - others[groups.rows]
+
+
 def _grouped(group: np.ndarray) -> np.ndarray:
     """Positions sorted stably by their group."""
     keys = group.astype(np.uint16) if group.max(initial=0) < 1 << 16 else group
@@ -98,9 +106,10 @@ def weighted_quantiles(
 
     Parameters
     ----------
-    values : float64 (n,)
+    values : float64 (m,)
+        In the order of ``groups.rows``.
     weights : int64 (n,)
-        From `integer_weights`.
+        From `integer_weights`, in the order of the rows.
     quantile_level : float
         Strictly between 0 and 1.
 
@@ -122,14 +131,13 @@ def quantile_bounds(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lower and upper value of the quantile of each group, and the weight of the group.
 
-    ``values`` (n,) can have any numeric type. For groups of weight 0, the lower and
-    the upper value are arbitrary.
+    ``values`` (m,) can have any numeric type. For groups of weight 0, the lower and the upper value
+    are arbitrary.
     """
     n_groups = len(groups.starts) - 1
-    of_rows = values[groups.rows]
-    ascending = np.argsort(of_rows)
+    ascending = np.argsort(values)
     order = ascending[_grouped(groups.spread(np.arange(n_groups))[ascending])]
-    ordered, first, last = of_rows[order], groups.starts[:-1], groups.starts[1:] - 1
+    ordered, first, last = values[order], groups.starts[:-1], groups.starts[1:] - 1
     until = np.append(0, np.cumsum(weights[groups.rows][order]))
     before, totals = until[first], until[groups.starts[1:]] - until[first]
     cut = groups.spread(quantile_level * totals.astype(np.float64))
@@ -146,9 +154,8 @@ def mean_of_clipped(
 
     Parameters
     ----------
-    values : float64 (n,)
-    weights : int64 (n,)
-        From `integer_weights`.
+    values, weights
+        As in `weighted_quantiles`.
     centres : float64 (n_groups,)
         Centre of each group.
     limit : float
@@ -160,7 +167,7 @@ def mean_of_clipped(
         0 for a group of weight 0.
     """
     of_rows = weights[groups.rows]
-    left = np.clip(values[groups.rows] - groups.spread(centres), -limit, limit)
+    left = np.clip(values - groups.spread(centres), -limit, limit)
     terms = left * of_rows.astype(np.float64)
     planes, exponents = two_planes(terms[:, None], SUM_BITS - sum_bits(len(terms)))
     sums = planes_to_float(groups.sum(planes), exponents)[:, 0]

@@ -21,6 +21,8 @@ from gpuboost.engine import order_statistics
 from gpuboost.engine.losses import Predicted, make_loss
 from gpuboost.engine.losses.regression import OrderStatisticLoss
 from gpuboost.engine.order_statistics import (
+    Groups,
+    grouped_differences,
     groups_of,
     integer_weights,
     mean_of_clipped,
@@ -30,6 +32,10 @@ from gpuboost.engine.order_statistics import (
 
 PROPERTY = settings(deadline=None, max_examples=60, print_blob=True)
 LEVELS = (0.01, 0.25, 0.5, 0.9)
+
+
+def quantiles(values: np.ndarray, weights: np.ndarray, groups: Groups, level: float) -> np.ndarray:
+    return weighted_quantiles(values[groups.rows], weights, groups, level)
 
 
 def naive_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> float:
@@ -66,7 +72,7 @@ def sample(seed: int, n: int, n_groups: int) -> tuple[np.ndarray, np.ndarray, np
 @given(st.integers(0, 2**31), st.integers(1, 6), st.sampled_from(LEVELS))
 def test_quantiles_minimise_the_pinball_loss(seed: int, n_groups: int, level: float) -> None:
     values, weights, group = sample(seed, 40, n_groups)
-    found = weighted_quantiles(values, weights, groups_of(group, n_groups), level)
+    found = quantiles(values, weights, groups_of(group, n_groups), level)
     members = [group == k for k in range(n_groups)]
     expected = [naive_quantile(values[own], weights[own], level) for own in members]
     np.testing.assert_array_equal(found, expected)
@@ -79,11 +85,11 @@ def test_order_of_rows_does_not_matter(seed: int, n_groups: int, level: float) -
     values, weights, group = sample(seed, 60, n_groups)
     order = np.random.default_rng(seed).permutation(60)
     a, b = groups_of(group, n_groups), groups_of(group[order], n_groups)
-    found = weighted_quantiles(values, weights, a, level)
-    again = weighted_quantiles(values[order], weights[order], b, level)
+    found = quantiles(values, weights, a, level)
+    again = quantiles(values[order], weights[order], b, level)
     np.testing.assert_array_equal(found.view(np.int64), again.view(np.int64))
-    rest = mean_of_clipped(values, weights, a, found, 1.3)
-    again = mean_of_clipped(values[order], weights[order], b, found, 1.3)
+    rest = mean_of_clipped(values[a.rows], weights, a, found, 1.3)
+    again = mean_of_clipped(values[order][b.rows], weights[order], b, found, 1.3)
     np.testing.assert_array_equal(rest.view(np.int64), again.view(np.int64))
 
 
@@ -91,11 +97,9 @@ def test_repeated_rows_equal_integer_weights() -> None:
     values, weights, group = sample(0, 200, 7)
     rows = np.repeat(np.arange(200), weights)
     for level in LEVELS:
-        found = weighted_quantiles(values, weights, groups_of(group, 7), level)
+        found = quantiles(values, weights, groups_of(group, 7), level)
         ones, repeated = integer_weights(None, len(rows)), groups_of(group[rows], 7)
-        np.testing.assert_array_equal(
-            found, weighted_quantiles(values[rows], ones, repeated, level)
-        )
+        np.testing.assert_array_equal(found, quantiles(values[rows], ones, repeated, level))
 
 
 def test_quantiles_of_equal_weights_are_those_of_numpy() -> None:
@@ -153,16 +157,18 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
 @given(st.integers(0, 2**31), st.integers(1, 9), st.sampled_from(LEVELS), st.integers(1, 3))
 def test_numba_finds_the_same_bits(seed: int, n_groups: int, level: float, n_threads: int) -> None:
     values, weights, group = sample(seed, 80, n_groups)
-    order, groups = CompiledOrder(ThreadPool(n_threads)), groups_of(group, n_groups)
+    order, others = CompiledOrder(ThreadPool(n_threads)), np.round(values[::-1])
+    groups, differences = grouped_differences(group, n_groups, values, others)
     with mock.patch.object(compiled, "MIN_GROUPED_ROWS", 16):  # so that several threads take part
-        own = order.groups_of(group, n_groups)
-        found = order.weighted_quantiles(values, weights, own, level)
+        own, of_rows = order.grouped_differences(group, n_groups, values, others)
+        found = order.weighted_quantiles(of_rows, weights, own, level)
+    assert_same_bits(of_rows, differences)
     np.testing.assert_array_equal(own.rows, groups.rows)
     np.testing.assert_array_equal(own.starts, groups.starts)
-    assert_same_bits(found, weighted_quantiles(values, weights, groups, level))
+    assert_same_bits(found, weighted_quantiles(differences, weights, groups, level))
     for limit in (0.0, 0.7, 100.0):
-        expected = mean_of_clipped(values, weights, groups, found, limit)
-        assert_same_bits(order.mean_of_clipped(values, weights, own, found, limit), expected)
+        expected = mean_of_clipped(differences, weights, groups, found, limit)
+        assert_same_bits(order.mean_of_clipped(of_rows, weights, own, found, limit), expected)
 
 
 @pytest.mark.parametrize("shape", ["random", "sorted", "reversed", "organ pipe", "equal", "zeros"])
@@ -179,9 +185,10 @@ def test_numba_selects_from_any_order(shape: str) -> None:
     order, groups = CompiledOrder(ThreadPool(2)), one_group(n)
     for weights in (None, rng.gamma(1.0, 1.0, n), 10.0 ** rng.uniform(-30, 0, n)):
         integers = order.integer_weights(weights, n)
-        np.testing.assert_array_equal(integers, integer_weights(weights, n))
+        expected_weights = integer_weights(weights, n)
+        np.testing.assert_array_equal(1 if integers is None else integers, expected_weights)
         for level in (1e-6, *LEVELS, 1.0 - 1e-6):
-            expected = weighted_quantiles(values, integers, groups, level)
+            expected = weighted_quantiles(values, expected_weights, groups, level)
             assert_same_bits(order.weighted_quantiles(values, integers, groups, level), expected)
 
 
@@ -199,10 +206,10 @@ def test_quantiles_of_the_smallest_floats() -> None:
     values = np.array([5e-324, 5e-324, -5e-324, 15e-324])
     for n in (1, 2, 3, 4):
         groups, ones = one_group(n), integer_weights(None, n)
-        expected = weighted_quantiles(values, ones, groups, 0.5)
+        expected = weighted_quantiles(values[:n], ones, groups, 0.5)
         assert expected == 5e-324
         own = CompiledOrder(ThreadPool(1))
-        assert_same_bits(own.weighted_quantiles(values, ones, groups, 0.5), expected)
+        assert_same_bits(own.weighted_quantiles(values[:n], ones, groups, 0.5), expected)
 
 
 def test_numba_selects_with_an_unrepresentative_sample() -> None:
@@ -228,9 +235,8 @@ def test_losses_give_the_same_bits_with_compiled_functions(name: str) -> None:
     own = replace(rows, order=order)
     parameter = loss.round_parameter(rows)
     assert_same_bits(loss.round_parameter(own), parameter)
-    groups = groups_of(leaf, 8)
-    expected = loss.leaf_values(rows, groups, 0, parameter)
-    assert_same_bits(loss.leaf_values(own, groups, 0, parameter), expected)
+    expected = loss.leaf_values(rows, leaf, 8, 0, parameter)
+    assert_same_bits(loss.leaf_values(own, leaf, 8, 0, parameter), expected)
 
 
 # ---- leaves ------------------------------------------------------------------------------------
@@ -266,7 +272,7 @@ def test_leaf_values_minimise_the_loss(name: str, weighted: bool) -> None:
     rows, leaf = residuals()
     rows = rows if weighted else replace(rows, weights=None)
     parameter = loss.round_parameter(rows)
-    values = loss.leaf_values(rows, groups_of(leaf, 8), 0, parameter)
+    values = loss.leaf_values(rows, leaf, 8, 0, parameter)
     assert values.shape == (8,)
     for k, value in enumerate(values):
         own = np.flatnonzero(leaf == k)
@@ -289,7 +295,7 @@ def test_unweighted_huber_leaves_are_those_of_scikit_learn() -> None:
     rows, leaf = residuals()
     rows = replace(rows, weights=None)
     parameter = loss.round_parameter(rows)
-    values = loss.leaf_values(rows, groups_of(leaf, 8), 0, parameter)
+    values = loss.leaf_values(rows, leaf, 8, 0, parameter)
     oracle = HuberLoss(delta=float(parameter[0]))
     for k, value in enumerate(values):
         own = leaf == k
@@ -304,11 +310,10 @@ def test_quantile_levels_set_leaves_of_their_own_columns() -> None:
     rows = replace(one_column, raw=raw)
     parameter = loss.round_parameter(rows)
     np.testing.assert_array_equal(parameter, loss.leaf_quantile_level)
-    groups = groups_of(leaf, 8)
     for k, level in enumerate((0.2, 0.7)):
         one, own = order_loss("quantile", level), replace(rows, raw=raw[:, [k]])
-        expected = one.leaf_values(own, groups, 0, np.array([level]))
-        np.testing.assert_array_equal(loss.leaf_values(rows, groups, k, parameter), expected)
+        expected = one.leaf_values(own, leaf, 8, 0, np.array([level]))
+        np.testing.assert_array_equal(loss.leaf_values(rows, leaf, 8, k, parameter), expected)
 
 
 @pytest.mark.parametrize("name", ["squared_error", "poisson", "gamma", "tweedie"])

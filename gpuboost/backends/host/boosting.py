@@ -182,8 +182,8 @@ class HostBooster:
 
     def leaf_values(self, rule: LeafRule, tree: Tree, leaf: np.ndarray, column: int) -> np.ndarray:
         """Leaf values by the rule of the loss; ``leaf`` (n,) is -1 for rows outside the round."""
-        groups = self.order.groups_of(leaf, tree.node_count)  # inner nodes have no rows
-        return rule.leaf_values(self._predicted(), groups, column, self.parameter)[tree.left == 0]
+        given = leaf, tree.node_count, column, self.parameter  # inner nodes have no rows
+        return rule.leaf_values(self._predicted(), *given)[tree.left == 0]
 
     def add_trees(self, rows: int, trees: Sequence[Tree], leaves: Sequence[np.ndarray]) -> None:
         """Add the values of the leaves of a row set in the trees of a round, in place."""

@@ -11,7 +11,7 @@
         g, h = loss.gradients(rows, parameter)
         ...                                                # trees, and new raw predictions
         if loss.leaf_rule is not None:
-            values = loss.leaf_rule.leaf_values(rows, groups, column, parameter)
+            values = loss.leaf_rule.leaf_values(rows, leaf, n_leaves, column, parameter)
         score = loss.mean_loss(rows, parameter)
     loss.predict(raw)
 

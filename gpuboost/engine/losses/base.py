@@ -94,7 +94,7 @@ class Predicted:
     weights : float64 (n,) or None for ones
         Sample weights.
     order : module or object
-        Has the functions `groups_of`, `integer_weights`, `weighted_quantiles` and
+        Has the functions `grouped_differences`, `integer_weights`, `weighted_quantiles` and
         `mean_of_clipped` of `engine.order_statistics`, or functions with the same results.
     """
 
@@ -130,11 +130,11 @@ class LeafRule(Protocol):
         """Quantile level of each column: float64 (columns,)."""
 
     def leaf_values(
-        self, rows: Predicted, groups: order_statistics.Groups, column: int, parameter: np.ndarray
+        self, rows: Predicted, leaf: np.ndarray, n_leaves: int, column: int, parameter: np.ndarray
     ) -> np.ndarray:
         """Constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-        Group i of ``groups`` is the rows of leaf i. The learning rate is applied afterwards.
+        ``leaf`` (n,) is negative for rows in no leaf. The learning rate is applied afterwards.
         """
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import FormulaLoss, LeafRule, LossRow, Predicted, as_columns
-from gpuboost.engine.order_statistics import Groups, one_group
+from gpuboost.engine.order_statistics import one_group
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class QuantileBaseline(FormulaLoss):
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Weighted quantile for each column; its midpoint if the quantile is an interval."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
-        values = (self.residuals(start, k) for k in range(self.columns))
+        values = (np.subtract(*self.compared(start, k)) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
 
-    def residuals(self, rows: Predicted, column: int) -> np.ndarray:
-        """Residuals of one column: (n,)."""
+    def compared(self, rows: Predicted, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """Targets and raw predictions of one column, (n,) each, whose differences are residuals."""
         y = as_columns(rows.y)
-        return y[:, column % y.shape[1]] - rows.raw[:, column]
+        return y[:, column % y.shape[1]], rows.raw[:, column]
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,21 @@ class OrderStatisticLoss(QuantileBaseline):
         return self
 
     def leaf_values(
-        self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
+        self, rows: Predicted, leaf: np.ndarray, n_leaves: int, column: int, parameter: np.ndarray
     ) -> np.ndarray:
         """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithm 3,
-        and the first step of algorithm 4).
+        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithms 3
+        and 4). With a limit, each difference is clipped, not their mean.
         """
-        integers = rows.order.integer_weights(rows.weights, len(rows.y))
-        residuals, at = self.residuals(rows, column), float(self.leaf_quantile_level[column])
-        return rows.order.weighted_quantiles(residuals, integers, groups, at)
+        order, at = rows.order, float(self.leaf_quantile_level[column])
+        columns = self.compared(rows, column)
+        groups, residuals = order.grouped_differences(leaf, n_leaves, *columns)
+        given = residuals, order.integer_weights(rows.weights, len(rows.y)), groups
+        found: np.ndarray = order.weighted_quantiles(*given, at)
+        if self.clip_quantile_level is None:
+            return found
+        return found + order.mean_of_clipped(*given, found, float(parameter[column]))
 
 
 def _quantiles(
@@ -96,20 +101,8 @@ class Huber(OrderStatisticLoss):
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Delta of each column: the loss is linear above it (Friedman 2001, algorithm 4)."""
-        sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
+        sizes = (np.abs(np.subtract(*self.compared(rows, k))) for k in range(self.columns))
         return _quantiles(rows, sizes, np.full(self.columns, self.clip_quantile_level))
-
-    def leaf_values(
-        self, rows: Predicted, groups: Groups, column: int, parameter: np.ndarray
-    ) -> np.ndarray:
-        """Median of the residuals, plus the mean of their differences from it, clipped at delta.
-
-        Each difference is clipped, not the mean (Friedman 2001, algorithm 4).
-        """
-        medians = super().leaf_values(rows, groups, column, parameter)
-        residuals, limit = self.residuals(rows, column), float(parameter[column])
-        integers = rows.order.integer_weights(rows.weights, len(rows.y))
-        return medians + rows.order.mean_of_clipped(residuals, integers, groups, medians, limit)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,13 @@ from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
-from gpuboost.engine.ensembles.compact import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.losses.averages import plane_scales
 from gpuboost.engine.order_statistics import Groups
+from gpuboost.engine.task import Buffers
 
 TASKS_PER_THREAD = 4
 MIN_GROUPED_ROWS = 1 << 14  # smallest number of rows that is worth a second thread
-_NO_WEIGHTS, _UNKNOWN = np.empty(0, np.int64), (None, None)
 
 
 # ---- functions that all threads run ------------------------------------------------------------
@@ -41,14 +40,19 @@ class Grouping(NamedTuple):
         Group of each row, negative for rows in no group.
     counts : int64 (chunks, n_groups)
         Buffer of zeros.
-    starts, rows : int64 (n_groups + 1,), uint32 (n,)
-        Results, as in `engine.order_statistics.Groups`; rows in no group leave room at the end.
+    values, others : float64 (n,)
+    starts, rows, differences : int64 (n_groups + 1,), uint32 (n,), float64 (n,)
+        Results of `engine.order_statistics.grouped_differences`; rows in no group leave room at the
+        end.
     """
 
     group: np.ndarray
     counts: np.ndarray
+    values: np.ndarray
+    others: np.ndarray
     starts: np.ndarray
     rows: np.ndarray
+    differences: np.ndarray
 
 
 def group_rows(given, barrier):
@@ -76,8 +80,9 @@ def group_rows(given, barrier):
         places = counts[chunk]
         for i in range(n * chunk // n_chunks, n * (chunk + 1) // n_chunks):
             if group[i] >= 0:
-                given.rows[places[group[i]]] = i
-                places[group[i]] += 1
+                at = places[group[i]]
+                places[group[i]] = at + 1
+                given.rows[at], given.differences[at] = i, given.values[i] - given.others[i]
         chunk = next_task(barrier)
 
 
@@ -87,39 +92,43 @@ class Quantiles(NamedTuple):
     Attributes
     ----------
     values, weights, rows, starts
-        Values, integer weights (empty if all are 1) and groups of the rows.
+        Values in the order of ``rows``, integer weights (None if all are 1) and groups of the rows.
     order : int64 (n_groups,)
         The groups, the largest first.
     quantile_level : float
     out : float64 (n_groups,)
         The quantile of each group, 0 if its weight is 0.
-    places : int64 (threads,)
-        Where the buffers of each thread begin, which are as large as its first group.
-    own, own_weights : float64, int64 (rows of the first groups,)
+    own, own_weights : float64, int64 (threads, rows of the largest group)
         Buffers of `group_bounds`.
     """
 
     values: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray | None
     rows: np.ndarray
     starts: np.ndarray
     order: np.ndarray
     quantile_level: float
     out: np.ndarray
-    places: np.ndarray
     own: np.ndarray
     own_weights: np.ndarray
 
 
+@inlined
+def _bounds_of(given, weights, g, thread):
+    """`group_bounds` of a group."""
+    first, stop, level = given.starts[g], given.starts[g + 1], given.quantile_level
+    values, rows, own = given.values[first:stop], given.rows[first:stop], given.own[thread]
+    if weights is None:
+        return group_bounds(values, None, rows, True, level, own, None)
+    return group_bounds(values, weights, rows, True, level, own, given.own_weights[thread])
+
+
 def find_quantiles(given, barrier):
     """Find the quantile of each group: of the one of the thread's number, then of any left."""
-    starts, level, thread = given.starts, given.quantile_level, barrier.thread
-    task = thread
+    task = barrier.thread
     while task < given.order.size:
         g = given.order[task]
-        of_group = given.rows[starts[g] : starts[g + 1]]
-        own = given.own[given.places[thread] :], given.own_weights[given.places[thread] :]
-        lower, upper = group_bounds(given.values, given.weights, of_group, level, *own)
+        lower, upper = _bounds_of(given, given.weights, g, barrier.thread)
         given.out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
         task = barrier.n_threads + next_task(barrier)
 
@@ -144,7 +153,7 @@ def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
     largest = 0.0
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
-            term = _clipped(values[rows[j]], centres[g], limit, weight_of(weights, rows[j]))
+            term = _clipped(values[j], centres[g], limit, weight_of(weights, rows[j]))
             largest = max(largest, abs(term))
     return largest
 
@@ -155,7 +164,7 @@ def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scale
     for g in chosen:
         for j in range(starts[g], starts[g + 1]):
             weight = weight_of(weights, rows[j])
-            term = _clipped(values[rows[j]], centres[g], limit, weight)
+            term = _clipped(values[j], centres[g], limit, weight)
             scaled = term * scales[0] * scales[1]
             high = np.rint(scaled)
             sums[g, 0] += np.int64(high)
@@ -175,44 +184,50 @@ class CompiledOrder:
     """
 
     pool: ThreadPool
-    _known: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, compare=False)
+    _known: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False)
+    _buffers: Buffers = field(default_factory=Buffers, compare=False)
 
-    def groups_of(self, leaf_of_row: np.ndarray, n_groups: int) -> Groups:
-        """Group the rows by ``leaf_of_row``, which is negative for rows in no group."""
+    def grouped_differences(
+        self, leaf_of_row: np.ndarray, n_groups: int, values: np.ndarray, others: np.ndarray
+    ) -> tuple[Groups, np.ndarray]:
+        """Group the rows by ``leaf_of_row``, which is negative for rows in no group.
+
+        The rows and the differences of two columns are valid until the next call.
+        """
         group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
         n_chunks = max(min(self.pool.n_threads, n // MIN_GROUPED_ROWS), 1)
-        starts, rows = np.empty(n_groups + 1, np.int64), np.empty(n, np.uint32)
-        given = Grouping(group, np.zeros((n_chunks, n_groups), np.int64), starts, rows)
+        rows = self._buffers.take("rows", (n,), np.uint32)
+        differences = self._buffers.take("differences", (n,), np.float64)
+        starts, counts = np.empty(n_groups + 1, np.int64), np.zeros((n_chunks, n_groups), np.int64)
+        columns = contiguous(values, np.float64), contiguous(others, np.float64)
+        given = Grouping(group, counts, *columns, starts, rows, differences)
         self.pool.run(GROUP_ROWS, by_reference(given), n_chunks)
-        return Groups(rows[: starts[-1]], starts)
+        return Groups(rows[: starts[-1]], starts), differences[: starts[-1]]
 
-    def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray:
-        """Result of `engine.order_statistics.integer_weights`, cached: int64 (n,)."""
-        key = n if weights is None else -id(weights)
-        if key not in self._known:
-            kept = np.zeros(0) if weights is None else weights  # kept alive so its id is not reused
+    def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray | None:
+        """`engine.order_statistics.integer_weights`, cached: int64 (n,), or None if all are 1."""
+        if weights is not None and id(weights) not in self._known:
             found = reference.integer_weights(weights, n)
-            if weights is not None and (found == 1).all():
-                found = self.integer_weights(None, n)
-            self._known[key] = kept, found
-        return self._known[key][1]
+            kept = None if (found == 1).all() else found
+            self._known[id(weights)] = weights, kept  # both alive, so the id is not used again
+        return None if weights is None else self._known[id(weights)][1]
 
     def weighted_quantiles(
-        self, values: np.ndarray, weights: np.ndarray, groups: Groups, quantile_level: float
+        self, values: np.ndarray, weights: np.ndarray | None, groups: Groups, quantile_level: float
     ) -> np.ndarray:
         """Quantile of the values of each group, 0 for a group of weight 0: float64 (n_groups,)."""
-        sizes, of_rows = np.diff(groups.starts), self._given(values, weights, groups)
-        out, order = np.empty(len(sizes)), np.argsort(-sizes, kind="stable")
-        places = offsets(sizes[order[: self.pool.n_threads]].tolist())
-        buffers = places, np.empty(places[-1]), np.empty(places[-1], np.int64)
-        given = Quantiles(*of_rows, order, float(quantile_level), out, *buffers)
+        sizes, out = np.diff(groups.starts), np.empty(len(groups.starts) - 1)
+        order, shape = np.argsort(-sizes, kind="stable"), (self.pool.n_threads, sizes.max())
+        own, own_weights = np.empty(shape), np.empty(shape, np.int64)  # pages that are never used
+        of_rows = self._given(values, weights, groups)
+        given = Quantiles(*of_rows, order, float(quantile_level), out, own, own_weights)
         self.pool.run(FIND_QUANTILES, by_reference(given), len(groups.rows) // MIN_GROUPED_ROWS)
         return out
 
     def mean_of_clipped(
         self,
         values: np.ndarray,
-        weights: np.ndarray,
+        weights: np.ndarray | None,
         groups: Groups,
         centres: np.ndarray,
         limit: float,
@@ -234,13 +249,12 @@ class CompiledOrder:
         return totals[:, 0] / np.maximum(sums[:, 2], 1).astype(np.float64)
 
     def _given(
-        self, values: np.ndarray, weights: np.ndarray, groups: Groups
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        self, values: np.ndarray, weights: np.ndarray | None, groups: Groups
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
         """Arrays in the layout that compiled code takes."""
-        are_ones = weights is self._known.get(len(weights), _UNKNOWN)[1]
         return (
             contiguous(values, np.float64),
-            _NO_WEIGHTS if are_ones else contiguous(weights, np.int64),
+            None if weights is None else contiguous(weights, np.int64),
             contiguous(groups.rows, np.uint32),
             contiguous(groups.starts, np.int64),
         )
