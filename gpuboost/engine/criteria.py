@@ -45,12 +45,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.engine.newton import (
-    add_newton,
-    newton_reaches,
-    newton_score,
-    newton_threshold,
-)
+from gpuboost.engine.newton import add_newton, newton_reaches, newton_score, newton_threshold
 from gpuboost.engine.numerics import half_deviance, log, log2, select
 
 VARIANCE, ENTROPY, MISCLASSIFICATION, NEWTON, POISSON = 0, 1, 2, 3, 4

@@ -15,10 +15,7 @@ import numpy as np
 import shap
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.estimators.fitting.explanations import (
-    additive_model,
-    names_of_outputs,
-)
+from gpuboost.estimators.fitting.explanations import additive_model, names_of_outputs
 
 MAX_BACKGROUND_ROWS = 100  # of a table; shap's maskers take as many
 PERTURBATIONS = ("auto", "interventional", "tree_path_dependent")

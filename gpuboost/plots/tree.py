@@ -11,14 +11,7 @@ from gpuboost.data.parameters import boolean, integer_at_least
 from gpuboost.engine.growth.tree import Tree, add_children, levels
 from gpuboost.explain.trees.colors import Color, node_colors, tinted
 from gpuboost.explain.trees.shown_model import ShownModel
-from gpuboost.plots.axes import (
-    ELLIPSIS,
-    axes_of,
-    check_axes,
-    plain,
-    root_figure,
-    shortened,
-)
+from gpuboost.plots.axes import ELLIPSIS, axes_of, check_axes, plain, root_figure, shortened
 from gpuboost.plots.node_texts import node_lines, shows_value, title_of
 from gpuboost.plots.tree_layout import horizontal_places
 

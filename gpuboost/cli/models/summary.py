@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuboost.cli.output import (
-    counted,
-    print_facts,
-    print_table,
-    shown,
-    shown_bytes,
-    shown_seconds,
-)
+from gpuboost.cli.output import counted, print_facts, print_table, shown, shown_bytes, shown_seconds
 
 _TITLES = ("accuracy", "log loss", "AUC", "R2", "RMSE", "MAE", "D2 pinball", "pinball loss")
 SCORE_NAMES = {title.lower().replace(" ", "_"): title for title in _TITLES}

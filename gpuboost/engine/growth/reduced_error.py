@@ -21,13 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gpuboost.engine.fixed_point import (
-    SUM_BITS,
-    exponent_of,
-    scale_by_power,
-    sum_bits,
-    two_planes,
-)
+from gpuboost.engine.fixed_point import SUM_BITS, exponent_of, scale_by_power, sum_bits, two_planes
 from gpuboost.engine.growth.pruning import with_splits
 from gpuboost.engine.growth.tree import Tree, levels, sum_children
 

@@ -21,10 +21,7 @@ RowFacts = dict[str, Any]  # the fields of a `Rule` that describe its rows
 FEATURES_OF_A_READ = 64  # whose columns are read together for missing values
 STANDARD_DEVIATION, ROOT_MEAN_VARIANCE = "standard deviation", "root mean variance of outputs"
 # Names of the impurities of regression trees whose square root is not the spread.
-SPREAD_NAMES = {
-    "absolute_error": "mean absolute deviation",
-    "poisson": "half Poisson deviance",
-}
+SPREAD_NAMES = {"absolute_error": "mean absolute deviation", "poisson": "half Poisson deviance"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,11 +88,7 @@ def export_text(
 
 
 def _lines(
-    shown: ShownModel,
-    number: int,
-    limit: float,
-    words: dict[str, Any],
-    leaf: Callable[[int], str],
+    shown: ShownModel, number: int, limit: float, words: dict[str, Any], leaf: Callable[[int], str]
 ) -> Iterator[tuple[int, str]]:
     """Depth and text of each line: conditions, leaves, and branches below the depth ``limit``."""
     tree = shown.trees.trees[number]

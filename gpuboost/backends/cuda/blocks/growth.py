@@ -48,10 +48,7 @@ class BlockGrowth:
         return size
 
     def passes(
-        self,
-        task: GrowTask,
-        tree_rows: Sequence[TreeRows],
-        threads: PassThreads,
+        self, task: GrowTask, tree_rows: Sequence[TreeRows], threads: PassThreads
     ) -> DevicePasses:
         """The passes of a batch of trees."""
         assert self._codes is not None

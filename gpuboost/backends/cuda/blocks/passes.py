@@ -66,11 +66,7 @@ class DevicePasses(BlockPasses):
         return roots
 
     def run(
-        self,
-        node: np.ndarray,
-        frontier: Frontier,
-        slot: np.ndarray | None = None,
-        n_slots: int = 0,
+        self, node: np.ndarray, frontier: Frontier, slot: np.ndarray | None = None, n_slots: int = 0
     ) -> np.ndarray:
         """Send rows to their nodes, count them, and make histograms: (F, n_slots, width, cell)."""
         matrix, runtime = self._task.matrix, self._runtime

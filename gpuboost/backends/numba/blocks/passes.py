@@ -185,12 +185,7 @@ class CompiledPasses(BlockPasses):
         return found
 
     def _send(
-        self,
-        rows: slice,
-        codes: np.ndarray,
-        pending: Pending,
-        node: np.ndarray,
-        count: np.ndarray,
+        self, rows: slice, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
         thread, before = threading.get_ident(), self._before[rows.start // self._size]
         if thread not in self._spare:

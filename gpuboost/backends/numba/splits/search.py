@@ -36,10 +36,7 @@ from gpuboost.backends.numba.splits.histograms import (
     unpack_prefix,
     word_prefix,
 )
-from gpuboost.backends.numba.splits.random_thresholds import (
-    evaluate_threshold,
-    evaluate_two_valued,
-)
+from gpuboost.backends.numba.splits.random_thresholds import evaluate_threshold, evaluate_two_valued
 from gpuboost.backends.numba.splits.scan import evaluate_number, evaluate_words, keep_occupied
 from gpuboost.engine.criteria import VARIANCE
 from gpuboost.engine.task import LEAF

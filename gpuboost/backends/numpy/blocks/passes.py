@@ -10,13 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
-from gpuboost.backends.numpy.blocks.sums import (
-    CLOSED,
-    NumpyPassSums,
-    PassSums,
-    Pending,
-    RowGroups,
-)
+from gpuboost.backends.numpy.blocks.sums import CLOSED, NumpyPassSums, PassSums, Pending, RowGroups
 from gpuboost.backends.numpy.rows import block_of, make_roots
 from gpuboost.engine.code_blocks import CodeBlocks, CodeChunk
 from gpuboost.engine.ensembles.traversal import N_CODES
@@ -60,12 +54,7 @@ class BlockPasses:
     threads : PassThreads
     """
 
-    def __init__(
-        self,
-        task: GrowTask,
-        tree_rows: Sequence[TreeRows],
-        threads: PassThreads,
-    ) -> None:
+    def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows], threads: PassThreads) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)
         self._task, self._tree_rows, self._blocks = task, tree_rows, task.matrix.stored
         n_channels, is_counted = task.target.n_channels, task.options.min_samples_leaf > 1
@@ -109,11 +98,7 @@ class BlockPasses:
         return make_roots(self._task, trees, start=count, **sums)
 
     def run(
-        self,
-        node: np.ndarray,
-        frontier: Frontier,
-        slot: np.ndarray | None = None,
-        n_slots: int = 0,
+        self, node: np.ndarray, frontier: Frontier, slot: np.ndarray | None = None, n_slots: int = 0
     ) -> np.ndarray:
         """Send rows to their nodes, count them, and make histograms: (F, n_slots, width, cell).
 
@@ -211,12 +196,7 @@ class BlockPasses:
         return len(block.hessian), int(block.hessian.sum()), gradient
 
     def _send(
-        self,
-        rows: slice,
-        codes: np.ndarray,
-        pending: Pending,
-        node: np.ndarray,
-        count: np.ndarray,
+        self, rows: slice, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
         """Replace the nodes of a block's rows, int32 (trees, r), by their children or `CLOSED`.
 
@@ -347,10 +327,7 @@ class BlockDevice(Protocol):
         """Number of trees that grow together: ``size``, or fewer if the device holds no more."""
 
     def passes(
-        self,
-        task: GrowTask,
-        tree_rows: Sequence[TreeRows],
-        threads: PassThreads,
+        self, task: GrowTask, tree_rows: Sequence[TreeRows], threads: PassThreads
     ) -> BlockPasses:
         """The passes of a batch of trees."""
 
