@@ -88,8 +88,9 @@ class CellTables:
                 setattr(self, name, np.resize(getattr(self, name), 2 * self.n_cells))
         new = slice(split.n_before, self.n_cells)
         self.shift[split.cells], self.offset[split.cells] = split.shift, split.offset
-        n_each = np.diff(split.first, append=self.n_cells)
-        self.shift[new], self.offset[new] = np.repeat((split.shift, split.offset), n_each, axis=1)
+        n_each = np.append(split.first[1:], self.n_cells)[: len(split.first)] - split.first
+        self.shift[new] = np.repeat(split.shift, n_each)
+        self.offset[new] = np.repeat(split.offset, n_each)
         self.weight[new], self.is_covered[new] = 0, is_covered
 
     def cover(self, chosen: Integers) -> None:
@@ -238,7 +239,7 @@ def _pieces(n: int) -> list[slice]:
 
 def counted(weight: Integers, first: int = 0) -> Counted:
     """Return the cells of positive weight, from ``first`` on, and their weights."""
-    cells = first + np.flatnonzero(weight[first:])
+    cells = first + np.flatnonzero(weight[first:] > 0)
     return cells, weight[cells]
 
 

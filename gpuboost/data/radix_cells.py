@@ -112,7 +112,9 @@ class BinCells:
     def codes(self, missing_code: int) -> NDArray[np.uint8]:
         """Return the code of each cell, ``missing_code`` for cells without values: (n_cells,)."""
         codes = np.full(self.n_cells, missing_code, dtype=np.uint8)
-        codes[self.cells] = np.repeat(np.arange(len(self.first)), self.last + 1 - self.first)
+        codes[self.cells] = np.repeat(
+            np.arange(len(self.first), dtype=np.uint8), self.last + 1 - self.first
+        )
         return codes
 
 
@@ -143,8 +145,9 @@ def find_bin_cells(max_bins: int) -> Generator[Pass, Any, BinCells]:
             places, split = ordered.split_fine(places, total, *extremes)
     last = np.append(first[1:], len(ordered.cells))[: len(first)] - 1
     smallest, largest = ordered.keys.copy(), ordered.keys.copy()
-    ends = np.unique(np.append(first, last))
-    ends = ends[~ordered.is_single[ends]]
+    is_end = np.zeros(len(ordered.cells), dtype=bool)
+    is_end[first] = is_end[last] = True
+    ends = np.flatnonzero(is_end & ~ordered.is_single)
     if len(ends):
         smallest[ends], largest[ends] = yield "extremes", (ordered.cells[ends],)
     own = (values_of(smallest[first]), values_of(largest[last]), ordered.n_cells)
@@ -207,10 +210,14 @@ class _OrderedCells:
         limited = limit_heavy(cumulative, max_bins)
         total = int(limited[-1])
         cuts, deciding = quantile_cuts(limited, max_bins)
-        is_deciding = np.diff(limited, prepend=0) < self.weight
+        is_deciding = np.zeros(n_used, dtype=bool)
+        if limited is not cumulative:
+            is_deciding = np.diff(limited, prepend=0) < self.weight
         is_deciding[deciding] = True
         is_deciding &= self.weight > total >> _LIMIT_BITS
-        return np.append(0, cuts), is_deciding | (n_used <= MAX_BINS), total
+        if n_used <= MAX_BINS:
+            is_deciding[:] = True
+        return np.append(0, cuts), is_deciding, total
 
     def with_extremes(self, places: Integers, smallest: Keys, largest: Keys) -> _OrderedCells:
         """Note which of some cells hold a single value."""
@@ -232,7 +239,7 @@ class _OrderedCells:
             return places, None
         top = _bit_length(smallest ^ largest)
         n_bits = _bits_for(self.weight[places], total, _LIMIT_BITS) + 1  # few parts stay heavy
-        n_bits = np.minimum(np.clip(n_bits, _MIN_SPLIT_BITS, _MAX_SPLIT_BITS), top)
+        n_bits = np.minimum(np.maximum(np.minimum(n_bits, _MAX_SPLIT_BITS), _MIN_SPLIT_BITS), top)
         prefix = smallest >> top.astype(np.uint64)
         return places, CellSplit.below(top, n_bits, self.cells[places], prefix, self.n_cells)
 
@@ -242,7 +249,8 @@ class _OrderedCells:
         """Return the cells with those at ``places`` replaced by their parts of given weights."""
         is_split, n_each = np.zeros(len(self.cells), dtype=bool), np.ones(len(self.cells), np.int64)
         is_split[places] = True
-        n_each[places] = np.diff(np.searchsorted(parts, split.first), append=len(parts))
+        ends = np.append(np.searchsorted(parts, split.first), len(parts))
+        n_each[places] = ends[1:] - ends[:-1]
         source = np.repeat(np.arange(len(self.cells)), n_each)
         is_new = is_split.take(source)
         cells, weight = self.cells.take(source), self.weight.take(source)

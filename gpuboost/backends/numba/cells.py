@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gpuboost.backends.numba.compiler import bits_of, entry, inlined
@@ -13,7 +11,7 @@ from gpuboost.data.radix_cells import MISSING_KEY
 
 _SIGN = np.uint64(1 << 63)
 _BELOW_LEADING = np.uint64(48)
-_BLOCK = 1 << 15  # rows whose cells are found together
+_BLOCK = 1 << 15  # rows whose cells are found, and counted while they are in the cache
 _NO_COUNTS = np.empty(0, dtype=np.int64)
 
 
@@ -26,23 +24,8 @@ def key_of(value):
     return key if x == x else MISSING_KEY
 
 
-@entry
-def find_leading(column, cell):
-    """Write the cell of each value in pass 1 to ``cell`` (n,)."""
-    for i in range(len(column)):
-        cell[i] = np.uint32(key_of(column[i]) >> _BELOW_LEADING)
-
-
-@entry
-def follow_paths(column, shift, offset, cell):
-    """Move the values of a column along the paths of their cells."""
-    for i in range(len(column)):
-        before = np.uint32(cell[i])
-        cell[i] = np.uint32((key_of(column[i]) >> shift[before]) + offset[before])
-
-
-@entry
-def add_weights(cell, counts, weight):
+@inlined
+def _add_weights(cell, counts, weight):
     """Add the weight of each value to that of its cell; without ``counts``, each weighs 1."""
     if len(counts) > 0:
         for i in range(len(cell)):
@@ -53,6 +36,27 @@ def add_weights(cell, counts, weight):
 
 
 @entry
+def find_leading(column, counts, cell, weight):
+    """Write the cell of each value in pass 1 to ``cell`` (n,), and add weights."""
+    for start in range(0, len(column), _BLOCK):
+        values, own = column[start : start + _BLOCK], cell[start : start + _BLOCK]
+        for i in range(len(values)):
+            own[i] = np.uint32(key_of(values[i]) >> _BELOW_LEADING)
+        _add_weights(own, counts[start : start + _BLOCK], weight)
+
+
+@entry
+def follow_paths(column, counts, shift, offset, cell, weight):
+    """Move the values of a column along the paths of their cells, and add weights."""
+    for start in range(0, len(column), _BLOCK):
+        values, own = column[start : start + _BLOCK], cell[start : start + _BLOCK]
+        for i in range(len(values)):
+            before = np.uint32(own[i])
+            own[i] = np.uint32((key_of(values[i]) >> shift[before]) + offset[before])
+        _add_weights(own, counts[start : start + _BLOCK], weight)
+
+
+@entry
 def find_covered(column, cell, is_covered, rows, values, cells):
     """Write the rows, values and cells of the values in covered cells; return their number.
 
@@ -60,9 +64,9 @@ def find_covered(column, cell, is_covered, rows, values, cells):
     """
     n = np.uint32(0)
     for i in range(len(cell)):
-        own = np.uint32(cell[i])
-        rows[n], values[n], cells[n] = i, column[i], cell[i]
-        n += np.uint32(is_covered[own])
+        if is_covered[np.uint32(cell[i])]:
+            rows[n], values[n], cells[n] = i, column[i], cell[i]
+            n += np.uint32(1)
     return n
 
 
@@ -97,16 +101,12 @@ class CompiledColumnCounter(ColumnCounter):
 
     def _count_leading(self, own: CellValues) -> None:
         """Find the cell of each value in pass 1, and add weights."""
-        for rows, counts in _blocks(own):
-            find_leading(own.values[rows], own.cell[rows])
-            add_weights(own.cell[rows], counts, self._tables.weight)
+        find_leading(own.values, _counts_of(own), own.cell, self._tables.weight)
 
     def _count_parts(self, own: CellValues) -> None:
         """Move values to the parts of their cells, and add weights."""
-        tables = self._tables
-        for rows, counts in _blocks(own):
-            follow_paths(own.values[rows], tables.shift, tables.offset, own.cell[rows])
-            add_weights(own.cell[rows], counts, tables.weight)
+        of = self._tables
+        follow_paths(own.values, _counts_of(own), of.shift, of.offset, own.cell, of.weight)
 
     def _find_covered(self, own: CellValues) -> CellValues:
         """Return the values of the cells that are covered, or all values if these are not few."""
@@ -124,8 +124,6 @@ class CompiledColumnCounter(ColumnCounter):
         find_extremes(own.values, self._tables.slot, own.cell, smallest, largest)
 
 
-def _blocks(own: CellValues) -> Any:
-    """Yield slices of rows whose cells stay in the cache, and the weights of these rows."""
-    for start in range(0, len(own.cell), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        yield rows, _NO_COUNTS if own.counts is None else own.counts[rows]
+def _counts_of(own: CellValues) -> np.ndarray:
+    """The weights of values in the form that compiled code takes."""
+    return _NO_COUNTS if own.counts is None else own.counts
