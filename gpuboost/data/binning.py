@@ -227,9 +227,10 @@ def _bins_of_values(
     """Return the bins of a column, from its distinct values, and the last value of each bin."""
     if len(values) == 0:
         return category_bins(0.0), np.zeros(0, dtype=np.intp)
-    first = np.arange(len(values))
     if len(values) > max_bins:
         first = np.append(0, quantile_cuts(limit_heavy(cumulative, max_bins), max_bins)[0])
+    else:
+        first = np.arange(len(values))
     last = np.append(first[1:], len(values)) - 1
     low, high = values[first].astype(np.float64) + 0.0, values[last].astype(np.float64) + 0.0
     return ColumnBins(low, high), last

@@ -63,11 +63,13 @@ def distinct_values(
 
 def distinct_sorted(column: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Distinct values of a sorted column, and the number of rows up to each; NaN is left out."""
-    column = column[: np.searchsorted(column, np.nan)]
-    last = np.flatnonzero(column[1:] != column[:-1])
-    if len(column):
-        last = np.append(last, len(column) - 1)
-    return column[last], last + 1
+    column = column[: np.searchsorted(column, column.dtype.type(np.nan))]
+    is_last = np.ones(len(column), dtype=bool)
+    np.not_equal(column[1:], column[:-1], out=is_last[:-1])
+    last = np.flatnonzero(is_last)
+    values = column[last]
+    last += 1
+    return values, last
 
 
 def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int64]:
@@ -78,8 +80,9 @@ def limit_heavy(cumulative: NDArray[np.int64], max_bins: int) -> NDArray[np.int6
     `c = 2 L / (max_bins - 2 h)`. h is the smallest number for which every other value weighs at
     most c.
     """
-    counts, total = cumulative.copy(), int(cumulative[-1])
-    counts[1:] -= cumulative[:-1]
+    counts, total = np.empty_like(cumulative), int(cumulative[-1])
+    counts[0] = cumulative[0]
+    np.subtract(cumulative[1:], cumulative[:-1], out=counts[1:])
     if int(counts.max()) * max_bins <= 2 * total:
         return cumulative
     # Use all bits: the limited weight is then the same for k rows and for one row of weight k.
