@@ -187,12 +187,17 @@ class CompiledPasses(BlockPasses):
     def _send(
         self, rows: slice, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
-        thread, before = threading.get_ident(), self._before[rows.start // self._size]
-        if thread not in self._spare:
-            self._spare[thread] = np.empty((2, self._size), np.int64)
-        after, spare = self.bounds_of(rows), self._spare[thread]
+        before, after = self._before[rows.start // self._size], self.bounds_of(rows)
+        spare = self._spare_of_thread()
         send_rows(codes, pending.feature, pending.step, before, after, self.row, self._word, spare)
         np.add(count, after[:, 1] - after[:, 0], out=count)
+
+    def _spare_of_thread(self) -> np.ndarray:
+        """A buffer of the calling thread, int64 (2, rows of a block)."""
+        thread = threading.get_ident()
+        if thread not in self._spare:
+            self._spare[thread] = np.empty((2, self._size), np.int64)
+        return self._spare[thread]
 
     def _add_leaves(
         self, tree: int, rows: slice, node: np.ndarray, place: np.ndarray, sums: np.ndarray
@@ -203,7 +208,8 @@ class CompiledPasses(BlockPasses):
         classes = contiguous(target.classes[rows] if target.by_class else none, np.int32)
         weight = contiguous(given.weight[rows] if given.draws else none, np.int32)
         bounds, wide = self.bounds_of(rows)[own], contiguous(wide[rows], np.int64)
-        add_leaf_rows(self.row, bounds, place[1:][own], classes, weight, wide, sums)
+        spare = self._spare_of_thread()[0].view(np.int32)[: len(wide)]
+        add_leaf_rows(self.row, bounds, place[1:][own], classes, weight, wide, sums, spare)
 
     def _set_numbers(
         self, tree: int, rows: slice, node: np.ndarray, number: np.ndarray, found: np.ndarray

@@ -165,12 +165,14 @@ class BlockPasses:
         pending = self._pending
         if pending is None:
             return
-        column, codes = pending.feature, chunk.codes
+        codes = chunk.codes
         if len(codes) < self._task.matrix.n_features:
+            column = pending.feature
             used = np.unique(column[column >= 0])
             codes = np.stack([self._blocks.column(int(f), chunk.rows) for f in used])
             column = np.where(column >= 0, np.searchsorted(used, column), -1)
-        self._send(chunk.rows, codes, replace(pending, feature=column), node, count)
+            pending = replace(pending, feature=column)
+        self._send(chunk.rows, codes, pending, node, count)
 
     # ---- the steps that Numba compiles ---------------------------------------------------------
 
