@@ -14,6 +14,7 @@ latter interpolates by position.)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +135,12 @@ def quantile_bounds(
     ``values`` (m,) can have any numeric type. For groups of weight 0, the lower and the upper value
     are arbitrary.
     """
-    n_groups = len(groups.starts) - 1
+    n, n_groups = len(values), len(groups.starts) - 1
+    if n_groups == 1 and (weights == 1).all():  # 3 ms in place of 23 for 200,000 values
+        rank = quantile_level * float(n)
+        ranks = np.minimum([math.ceil(rank) - 1, math.floor(rank)], n - 1)
+        found = np.partition(values, ranks)[ranks]
+        return found[:1], found[1:], np.array([n])
     ascending = np.argsort(values)
     order = ascending[_grouped(groups.spread(np.arange(n_groups))[ascending])]
     ordered, first, last = values[order], groups.starts[:-1], groups.starts[1:] - 1
