@@ -29,7 +29,7 @@ _BLOCK_BYTES = 64  # of a row, copied at once by a thread: neighbouring columns 
 _NARROW_ROWS = 1 << 18
 _COPIED_ROWS = 1 << 12  # rows copied at once, which stay in the cache
 # With fewer rows, threads that sort columns by radix mostly wait for each other in Python: 2,000 x
-# 2,000 take 0.12 s with one thread and 0.19 with two (5,000 x 5,000: 0.5 s with both).
+# 2,000 take 0.12 s with one thread and 0.19 with two (5,000 x 5,000: 0.5 s with either).
 _SHARED_ROWS = 8_000
 _MISSING_CODE = 255  # until all columns have their bins; codes of values are at most 254
 _CODER_BLOCK = 16  # columns coded at once; their bucket tables (64 KiB each) fit 1 MiB of cache

@@ -10,6 +10,7 @@ import pytest
 
 import gpuboost as gb
 from gpuboost import Dataset
+from gpuboost.backends.numba.blocks.rows import add_leaf_rows
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
 from gpuboost.blocks import spill
 
@@ -57,3 +58,26 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
     model.set_params(device=device, random_state=0).fit(blocks, y)
     passes = n_read / (N_ROWS * N_FEATURES * n_batches)
     assert DEPTH < passes <= DEPTH + 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_compiled_leaf_sums_are_sums_over_the_rows_of_leaves(
+    n_classes: int, weighted: bool
+) -> None:
+    """Rows that are in no leaf, or not in the tree, are not added."""
+    rng, n, leaf = np.random.default_rng(0), 500, np.array([-1, 3, 0, -1, 6])
+    node = rng.integers(-1, 5, n)
+    row = np.concatenate([np.flatnonzero(node == own) for own in range(5)]).astype(np.uint32)
+    ends = np.cumsum(np.bincount(node[node >= 0]))
+    bounds = np.column_stack([np.append(0, ends[:-1]), ends])
+    classes = rng.integers(0, n_classes, n if n_classes > 1 else 0).astype(np.int32)
+    weight = rng.integers(1, 9, n if weighted else 0).astype(np.int32)
+    wide, sums = rng.integers(-(2**40), 2**40, (n, 2)), np.zeros((9, 2), np.int64)
+    add_leaf_rows(row, bounds, leaf, classes, weight, wide, sums, np.empty(n, np.int32))
+    expected = np.zeros_like(sums)
+    at = np.flatnonzero((node >= 0) & (leaf[node] >= 0))
+    of_class = classes[at] if n_classes > 1 else 0
+    by = weight[at, None] if weighted else 1
+    np.add.at(expected, leaf[node[at]] + of_class, wide[at] * by)
+    np.testing.assert_array_equal(sums, expected)

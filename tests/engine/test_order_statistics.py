@@ -15,6 +15,7 @@ from sklearn._loss.loss import HuberLoss
 
 from gpuboost.backends.numba.boosting import order_statistics as compiled
 from gpuboost.backends.numba.boosting.order_statistics import CompiledOrder
+from gpuboost.backends.numba.common import order_statistics as selection
 from gpuboost.backends.numba.common.order_statistics import SAMPLE
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics
@@ -190,6 +191,64 @@ def test_numba_selects_from_any_order(shape: str) -> None:
         for level in (1e-6, *LEVELS, 1.0 - 1e-6):
             expected = weighted_quantiles(values, expected_weights, groups, level)
             assert_same_bits(order.weighted_quantiles(values, integers, groups, level), expected)
+
+
+class CountedValues:
+    """Values that count how often they are read."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.size, self.n_reads = values.tolist(), len(values), 0
+
+    def __getitem__(self, place: int) -> float:
+        self.n_reads += 1
+        return self.values[int(place)]
+
+    def __setitem__(self, place: int, value: float) -> None:
+        self.values[int(place)] = value
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.99])
+def test_selection_reads_few_values_in_any_order(
+    level: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With pivots at fixed places, some of these orders take quadratic time."""
+    for name in ("_pivot", "_part", "_smallest"):
+        monkeypatch.setattr(selection, name, getattr(selection, name).py_func)
+    n = 2000
+    ascending = np.sort(np.random.default_rng(0).normal(size=n))
+    up, down = ascending[::2], ascending[1::2][::-1]
+    orders = [
+        *(ascending, ascending[::-1], np.append(up, down), np.append(down, up)),
+        *(np.roll(ascending, n // 3), np.tile(ascending[::20], 20), np.sin(np.arange(n) / 9)),
+        *(np.stack([up, down], axis=1).ravel(), np.zeros(n)),
+    ]
+    for values in orders:
+        counted, weights = CountedValues(values), [1] * n
+        with np.errstate(over="ignore"):
+            found = selection._select.py_func(counted, weights, level * n, 0)
+        expected = np.quantile(values, level, method="averaged_inverted_cdf")
+        assert 0.5 * found[0] + 0.5 * found[1] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert counted.n_reads < 30 * n, counted.n_reads
+
+
+def test_buffers_serve_columns_of_any_size() -> None:
+    rng, order = np.random.default_rng(5), CompiledOrder(ThreadPool(2))
+    for n, n_groups in ((40_000, 3), (100, 40), (70_000, 1), (50_000, 500)):
+        group, columns = rng.integers(-1, n_groups, n), rng.normal(size=(2, n))
+        groups, differences = grouped_differences(group, n_groups, *columns)
+        own, of_rows = order.grouped_differences(group, n_groups, *columns)
+        np.testing.assert_array_equal(own.rows, groups.rows)
+        assert_same_bits(of_rows, differences)
+        for weights in (None, rng.gamma(1.0, 1.0, n)):
+            integers = order.integer_weights(weights, n)
+            assert order.integer_weights(weights, n) is integers
+            expected_weights = integer_weights(weights, n)
+            found = order.weighted_quantiles(of_rows, integers, own, 0.3)
+            expected = weighted_quantiles(differences, expected_weights, groups, 0.3)
+            assert_same_bits(found, expected)
+            given = groups, found, 0.8
+            expected = mean_of_clipped(differences, expected_weights, *given)
+            assert_same_bits(order.mean_of_clipped(of_rows, integers, *given), expected)
 
 
 def test_groups_without_weight_have_value_zero() -> None:

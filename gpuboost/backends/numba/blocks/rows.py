@@ -22,7 +22,7 @@ from gpuboost.backends.numba.common.packed_words import (
     hessian_of,
     pack,
 )
-from gpuboost.backends.numba.compiler import entry, helper, inlined
+from gpuboost.backends.numba.compiler import entry, helper
 from gpuboost.backends.numba.intrinsics import add_four
 from gpuboost.backends.numba.level_wise.channels import FOUR
 from gpuboost.backends.numba.level_wise.feature_bundles import BINS
@@ -263,39 +263,25 @@ def add_rows(codes, features, own, bounds, sums, shape):
                 _add_words(codes, some, group, own, bounds, sums, shape)
 
 
-@inlined
-def _add_leaf_row(row, leaf, classes, weight, wide, sums):
-    """Add a row of a leaf, or of its class, to the sums of the leaf."""
-    at = np.uint64(np.int64(leaf) + (np.int64(classes[row]) if classes.size else np.int64(0)))
-    own = np.int64(weight[row]) if weight.size else np.int64(1)
-    for p in range(np.uint64(wide.shape[1])):
-        sums[at, p] += wide[row, p] * own
-
-
 @entry
-def add_leaf_rows(rows, bounds, leaf, classes, weight, wide, sums, spare):
+def add_leaf_rows(rows, bounds, leaf, classes, weight, wide, sums, leaf_of_row):
     """Add the rows of leaves to rows of ``sums``, of which ``leaf`` (m,) has each node's first.
 
     ``bounds``, int64 (m, 2), has the positions of the nodes' rows in ``rows``. The other arrays are
-    those of a block, as in `BlockPasses._add_leaves`. If many rows are in leaves, these are noted
-    in ``spare``, int32 (r,), so that the rows are read in their order: 3.2 ns a row in place of 6.
+    those of a block, as in `BlockPasses._add_leaves`; the last one, int32 (r,), is a buffer. Rows
+    are read in their order, not leaf by leaf, which takes twice as long (benchmarks/NOTES.md).
     """
-    n_rows = np.int64(0)
-    for node in range(leaf.size):
-        n_rows += bounds[node, 1] - bounds[node, 0] if leaf[node] >= 0 else 0
-    are_many = 4 * n_rows >= wide.shape[0]
-    spare[:] = -1
+    leaf_of_row[:] = -1
     for node in range(leaf.size):
         first, last = (bounds[node, 0], bounds[node, 1]) if leaf[node] >= 0 else (0, 0)
         for i in range(np.uint64(first), np.uint64(last)):
-            row = np.uint64(rows[i])
-            if are_many:
-                spare[row] = leaf[node]
-            else:
-                _add_leaf_row(row, leaf[node], classes, weight, wide, sums)
-    for row in range(np.uint64(wide.shape[0]) if are_many else np.uint64(0)):
-        if spare[row] >= 0:
-            _add_leaf_row(row, spare[row], classes, weight, wide, sums)
+            leaf_of_row[np.uint64(rows[i])] = leaf[node]
+    for row in range(np.uint64(leaf_of_row.size)):
+        if leaf_of_row[row] >= 0:
+            at = np.int64(leaf_of_row[row]) + (np.int64(classes[row]) if classes.size else 0)
+            own = np.int64(weight[row]) if weight.size else np.int64(1)
+            for p in range(np.uint64(wide.shape[1])):
+                sums[np.uint64(at), p] += wide[row, p] * own
 
 
 @entry

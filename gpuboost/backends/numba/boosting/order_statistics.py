@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
+from gpuboost.engine.ensembles.compact import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.losses.averages import plane_scales
 from gpuboost.engine.order_statistics import Groups
 from gpuboost.engine.task import Buffers
 
 TASKS_PER_THREAD = 4
+_NO_WEIGHTS = np.empty(0, np.int64)
 MIN_GROUPED_ROWS = 1 << 14  # smallest number of rows that is worth a second thread
 
 
@@ -41,6 +43,7 @@ class Grouping(NamedTuple):
     counts : int64 (chunks, n_groups)
         Buffer of zeros.
     values, others : float64 (n,)
+        Columns whose differences, ``values - others``, are grouped.
     starts, rows, differences : int64 (n_groups + 1,), uint32 (n,), float64 (n,)
         Results of `engine.order_statistics.grouped_differences`; rows in no group leave room at the
         end.
@@ -92,43 +95,42 @@ class Quantiles(NamedTuple):
     Attributes
     ----------
     values, weights, rows, starts
-        Values in the order of ``rows``, integer weights (None if all are 1) and groups of the rows.
+        Values in the order of ``rows``, integer weights of all rows (empty if all are 1), and the
+        groups.
     order : int64 (n_groups,)
         The groups, the largest first.
     quantile_level : float
     out : float64 (n_groups,)
         The quantile of each group, 0 if its weight is 0.
-    own, own_weights : float64, int64 (threads, rows of the largest group)
+    places : int64 (threads,)
+        Where the buffers of each thread begin, which are as large as its first group.
+    own, own_weights : float64, int64 (rows of the first groups,)
         Buffers of `group_bounds`.
     """
 
     values: np.ndarray
-    weights: np.ndarray | None
+    weights: np.ndarray
     rows: np.ndarray
     starts: np.ndarray
     order: np.ndarray
     quantile_level: float
     out: np.ndarray
+    places: np.ndarray
     own: np.ndarray
     own_weights: np.ndarray
 
 
-@inlined
-def _bounds_of(given, weights, g, thread):
-    """`group_bounds` of a group."""
-    first, stop, level = given.starts[g], given.starts[g + 1], given.quantile_level
-    values, rows, own = given.values[first:stop], given.rows[first:stop], given.own[thread]
-    if weights is None:
-        return group_bounds(values, None, rows, True, level, own, None)
-    return group_bounds(values, weights, rows, True, level, own, given.own_weights[thread])
-
-
 def find_quantiles(given, barrier):
     """Find the quantile of each group: of the one of the thread's number, then of any left."""
-    task = barrier.thread
+    starts, level, task = given.starts, given.quantile_level, barrier.thread
     while task < given.order.size:
-        g = given.order[task]
-        lower, upper = _bounds_of(given, given.weights, g, barrier.thread)
+        g, place = given.order[task], given.places[barrier.thread]
+        rows, values = (
+            given.rows[starts[g] : starts[g + 1]],
+            given.values[starts[g] : starts[g + 1]],
+        )
+        own = given.own[place:], given.own_weights[place:]
+        lower, upper = group_bounds(values, given.weights, rows, True, level, *own)
         given.out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
         task = barrier.n_threads + next_task(barrier)
 
@@ -184,15 +186,17 @@ class CompiledOrder:
     """
 
     pool: ThreadPool
-    _known: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False)
+    _known: dict[int, tuple[np.ndarray, np.ndarray | None]] = field(
+        default_factory=dict, compare=False
+    )
     _buffers: Buffers = field(default_factory=Buffers, compare=False)
 
     def grouped_differences(
         self, leaf_of_row: np.ndarray, n_groups: int, values: np.ndarray, others: np.ndarray
     ) -> tuple[Groups, np.ndarray]:
-        """Group the rows by ``leaf_of_row``, which is negative for rows in no group.
+        """`engine.order_statistics.grouped_differences`; the arrays are valid until the next call.
 
-        The rows and the differences of two columns are valid until the next call.
+        Rows of a negative leaf are in no group.
         """
         group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
         n_chunks = max(min(self.pool.n_threads, n // MIN_GROUPED_ROWS), 1)
@@ -209,18 +213,18 @@ class CompiledOrder:
         if weights is not None and id(weights) not in self._known:
             found = reference.integer_weights(weights, n)
             kept = None if (found == 1).all() else found
-            self._known[id(weights)] = weights, kept  # both alive, so the id is not used again
+            self._known[id(weights)] = weights, kept  # alive, so that its id is not used again
         return None if weights is None else self._known[id(weights)][1]
 
     def weighted_quantiles(
         self, values: np.ndarray, weights: np.ndarray | None, groups: Groups, quantile_level: float
     ) -> np.ndarray:
         """Quantile of the values of each group, 0 for a group of weight 0: float64 (n_groups,)."""
-        sizes, out = np.diff(groups.starts), np.empty(len(groups.starts) - 1)
-        order, shape = np.argsort(-sizes, kind="stable"), (self.pool.n_threads, sizes.max())
-        own, own_weights = np.empty(shape), np.empty(shape, np.int64)  # pages that are never used
-        of_rows = self._given(values, weights, groups)
-        given = Quantiles(*of_rows, order, float(quantile_level), out, own, own_weights)
+        sizes, of_rows = np.diff(groups.starts), self._given(values, weights, groups)
+        out, order = np.empty(len(sizes)), np.argsort(-sizes, kind="stable")
+        places = offsets(sizes[order[: self.pool.n_threads]].tolist())
+        buffers = places, np.empty(places[-1]), np.empty(places[-1], np.int64)
+        given = Quantiles(*of_rows, order, float(quantile_level), out, *buffers)
         self.pool.run(FIND_QUANTILES, by_reference(given), len(groups.rows) // MIN_GROUPED_ROWS)
         return out
 
@@ -250,11 +254,11 @@ class CompiledOrder:
 
     def _given(
         self, values: np.ndarray, weights: np.ndarray | None, groups: Groups
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Arrays in the layout that compiled code takes."""
         return (
             contiguous(values, np.float64),
-            None if weights is None else contiguous(weights, np.int64),
+            _NO_WEIGHTS if weights is None else contiguous(weights, np.int64),
             contiguous(groups.rows, np.uint32),
             contiguous(groups.starts, np.int64),
         )
