@@ -61,9 +61,8 @@ class SpilledCodes(CodeBlocks):
         size = _whole_pages(size, n_samples)
         self.row_slices = [slice(s, min(s + size, n_samples)) for s in range(0, n_samples, size)]
         self._size, self._rows = size, self.row_slices
-        fitting = memory_limit // 2 // (n_features * size)
-        shapes = [(n_features, own.stop - own.start) for own in self._rows[:fitting]]
-        self._kept = [np.empty(shape, np.uint8) for shape in shapes]
+        fitting = min(memory_limit // 2 // (n_features * size), n_samples // size)
+        self.kept = np.empty((fitting, n_features, size), np.uint8)
         self._sums = np.zeros((len(self._rows), n_features), np.uint32)
         self._lock = threading.Lock()
         self._file: Any = None
@@ -93,8 +92,8 @@ class SpilledCodes(CodeBlocks):
             self._write_block(block, feature, np.ascontiguousarray(codes[rows]))
 
     def _write_block(self, block: int, feature: int, codes: NDArray[np.uint8]) -> None:
-        if block < len(self._kept):
-            self._kept[block][feature] = codes
+        if block < len(self.kept):
+            self.kept[block][feature] = codes
             return
         self._sums[block, feature] = checksums(codes[None])[0]
         view, done = codes.data.cast("B"), 0
@@ -131,7 +130,7 @@ class SpilledCodes(CodeBlocks):
 
         def read(number: int) -> CodeChunk:
             block, first, last = parts[number]
-            if block < len(self._kept):
+            if block < len(self.kept):
                 return self._chunk(block, first, last)
             rows, own = self._rows[block], number % 2
             n_codes = (last - first) * (rows.stop - rows.start)
@@ -144,7 +143,7 @@ class SpilledCodes(CodeBlocks):
             for number in range(len(parts)):
                 chunk = read(number) if coming is None else coming.result()
                 coming = None
-                if number + 1 < len(parts) and parts[number + 1][0] >= len(self._kept):
+                if number + 1 < len(parts) and parts[number + 1][0] >= len(self.kept):
                     coming = reader.submit(read, number + 1)
                 yield chunk
 
@@ -185,8 +184,8 @@ class SpilledCodes(CodeBlocks):
     ) -> CodeChunk:
         """Some features of a block, read and checked; ``to`` is a buffer for their codes."""
         rows = self._rows[block]
-        if block < len(self._kept):
-            return CodeChunk(rows, first, self._kept[block][first:last])
+        if block < len(self.kept):
+            return CodeChunk(rows, first, self.kept[block][first:last])
         shape = last - first, rows.stop - rows.start
         codes = np.empty(shape, np.uint8) if to is None else to.reshape(shape)
         self._get(self._place(block, first), codes)
@@ -201,7 +200,7 @@ class SpilledCodes(CodeBlocks):
 
     def _place(self, block: int, feature: int) -> int:
         """Position in the file of a feature of a block."""
-        first, rows = self._rows[len(self._kept)].start, self._rows[block]
+        first, rows = self._rows[len(self.kept)].start, self._rows[block]
         n_rows = rows.stop - rows.start
         return self.shape[0] * (rows.start - first) + feature * n_rows
 

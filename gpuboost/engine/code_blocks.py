@@ -39,12 +39,15 @@ class CodeBlocks(ABC):
         Number of columns and number of rows, as the shape of the dense codes.
     row_slices : list of slice
         The rows of each block.
+    kept : uint8 (blocks, n_features, n_rows_of_block)
+        The codes of the first blocks, if these are in memory.
     memory_limit : int
         Bytes that the codes and the growth of trees may use together, besides arrays with an entry
         for each row.
     """
 
     row_slices: list[slice]
+    kept: NDArray[np.uint8]
 
     def __init__(self, shape: tuple[int, int], memory_limit: int) -> None:
         self.shape, self.memory_limit = shape, memory_limit

@@ -10,6 +10,7 @@ import pytest
 
 import gpuboost as gb
 from gpuboost import Dataset
+from gpuboost.backends.numba.blocks import passes as compiled
 from gpuboost.backends.numba.blocks.rows import add_leaf_rows
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
 from gpuboost.blocks import spill
@@ -45,7 +46,7 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
     model: Any, n_batches: int, device: str, blocks: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At most depth + 1 times: in the last pass, only features of the last splits are read."""
-    n_read, original = 0, spill.SpilledCodes._chunk
+    n_read, original, pass_blocks = 0, spill.SpilledCodes._chunk, compiled.pass_blocks
 
     def counted(codes: Any, block: int, first: int, last: int, *to: Any) -> Any:
         nonlocal n_read
@@ -53,8 +54,14 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
         n_read += (last - first) * (rows.stop - rows.start)
         return original(codes, block, first, last, *to)
 
+    def counted_blocks(codes: Any, some: Any, *others: Any) -> None:
+        nonlocal n_read
+        n_read += codes[some].size
+        pass_blocks(codes, some, *others)
+
     y = blocks.y > 0 if hasattr(model, "predict_proba") else blocks.y
     monkeypatch.setattr(spill.SpilledCodes, "_chunk", counted)
+    monkeypatch.setattr(compiled, "pass_blocks", counted_blocks)
     model.set_params(device=device, random_state=0).fit(blocks, y)
     passes = n_read / (N_ROWS * N_FEATURES * n_batches)
     assert DEPTH < passes <= DEPTH + 1

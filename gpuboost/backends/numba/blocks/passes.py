@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.compiling import CALLING_THREAD, Workers
+from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
 from gpuboost.backends.numba.blocks.rows import (
     TOGETHER,
     PreparedRows,
@@ -19,6 +20,7 @@ from gpuboost.backends.numba.blocks.rows import (
     add_up_words,
     open_rows,
     open_words,
+    pass_blocks,
     send_rows,
     set_numbers,
 )
@@ -30,6 +32,7 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numpy.blocks.passes import BlockPasses, PassThreads
 from gpuboost.backends.numpy.blocks.sums import CLOSED, Pending, RowGroups, signed_block
 from gpuboost.backends.numpy.rows import joined_blocks
+from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrowTask
@@ -37,6 +40,8 @@ from gpuboost.engine.task import GrowTask
 FEW_ROWS = 150  # if fewer words fit a sum, rows are added to histograms one by one
 MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share it
 MIN_SHARED_SUMS = 1 << 20  # sums of words from which threads share them
+BYTES_OF_A_CALL = 64 << 20  # of codes in memory that are passed in one call, which takes 30 ms
+NO_SPLITS = Pending(np.zeros(0, np.int64), np.zeros((0, N_CODES), np.int32))  # of the first pass
 
 
 class Words(NamedTuple):
@@ -112,8 +117,9 @@ class CompiledPasses(BlockPasses):
         # one. The nodes of a tree are from `_first` on.
         self._bounds = self._before = np.zeros((n_blocks, n_trees, 2), np.int64)
         self._first = np.arange(n_trees + 1)
-        self._spare = dict[int, np.ndarray]()  # of each thread
-        self._size = self._blocks.row_slices[0].stop
+        size = self._size = self._blocks.row_slices[0].stop
+        # A buffer of each thread.
+        self._spare = defaultdict[int, np.ndarray](lambda: np.empty((2, size), np.int64))
 
     def bounds_of(self, rows: slice) -> np.ndarray:
         """Positions in `row` of the rows of a block in each node."""
@@ -188,16 +194,26 @@ class CompiledPasses(BlockPasses):
         self, rows: slice, codes: np.ndarray, pending: Pending, node: np.ndarray, count: np.ndarray
     ) -> None:
         before, after = self._before[rows.start // self._size], self.bounds_of(rows)
-        spare = self._spare_of_thread()
+        spare = self._spare[threading.get_ident()]
         send_rows(codes, pending.feature, pending.step, before, after, self.row, self._word, spare)
         np.add(count, after[:, 1] - after[:, 0], out=count)
 
-    def _spare_of_thread(self) -> np.ndarray:
-        """A buffer of the calling thread, int64 (2, rows of a block)."""
-        thread = threading.get_ident()
-        if thread not in self._spare:
-            self._spare[thread] = np.empty((2, self._size), np.int64)
-        return self._spare[thread]
+    def _run_blocks(
+        self, node: np.ndarray, blocks: Any, sums: Any, count: np.ndarray, workers: Workers
+    ) -> None:
+        """Do `run` for some blocks; one call passes many in memory, if their rows are words."""
+        kept, own = self._blocks.kept, list[int]()
+        if self.words is not None and sums is not None and workers.n_threads == 1:
+            own = [block for block in blocks if block < len(kept)]
+        size = max(BYTES_OF_A_CALL // max(kept[:1].nbytes, 1), 1)
+        for first in range(0, len(own), size):
+            check_cancelled()
+            some, pending = np.array(own[first : first + size]), self._pending or NO_SPLITS
+            bounds, spare = (self._before, self._bounds), self._spare[threading.get_ident()]
+            sums.pass_blocks(kept, some, (pending.feature, pending.step), bounds, spare)
+        if own and self._pending is not None:
+            count += np.diff(self._bounds[own], axis=2)[:, :, 0].sum(axis=0)
+        super()._run_blocks(node, blocks[len(own) :], sums, count, workers)
 
     def _add_leaves(
         self, tree: int, rows: slice, node: np.ndarray, place: np.ndarray, sums: np.ndarray
@@ -208,7 +224,7 @@ class CompiledPasses(BlockPasses):
         classes = contiguous(target.classes[rows] if target.by_class else none, np.int32)
         weight = contiguous(given.weight[rows] if given.draws else none, np.int32)
         bounds, wide = self.bounds_of(rows)[own], contiguous(wide[rows], np.int64)
-        spare = self._spare_of_thread()[0].view(np.int32)[: len(wide)]
+        spare = self._spare[threading.get_ident()][0].view(np.int32)[: len(wide)]
         add_leaf_rows(self.row, bounds, place[1:][own], classes, weight, wide, sums, spare)
 
     def _set_numbers(
@@ -228,7 +244,9 @@ class CompiledPassSums:
     def __init__(self, passes: CompiledPasses, groups: RowGroups, shape: tuple[int, ...]) -> None:
         self._histogram = np.zeros(shape, np.int64)  # takes no memory until it is used
         self._passes, self._groups, words = passes, groups, passes.words
-        self._given, self._has_sums = PreparedRows(passes.row, groups.slots), np.zeros(1, np.int64)
+        nodes = np.arange(len(groups.nodes)) if words is None else groups.nodes
+        self._given = PreparedRows(passes.row, groups.slots, nodes)
+        self._has_sums = np.zeros(1, np.int64)
         if words is not None:
             n_sums = len(groups.slots), shape[0]
             self._given = self._given._replace(
@@ -243,11 +261,12 @@ class CompiledPassSums:
 
     def set_rows(self, rows: slice, node: np.ndarray, signs: np.ndarray | None) -> bool:
         """Choose the rows of a block, which `add` adds to histograms; return whether any."""
-        passes, self._bounds = self._passes, self._passes.bounds_of(rows)[self._groups.nodes]
-        count = self._bounds[:, 1] - self._bounds[:, 0]
+        passes, self._bounds = self._passes, self._passes.bounds_of(rows)
+        bounds = self._bounds[self._groups.nodes]
+        count = bounds[:, 1] - bounds[:, 0]
         self._n_rows = int(count.sum())
         if self._n_rows and passes.words is None:
-            columns = passes.columns_of(rows, self._groups, self._bounds, signs)
+            columns = passes.columns_of(rows, self._groups, bounds, signs)
             self._prepared = by_reference(self._given._replace(**columns))
             stop = np.cumsum(count)
             self._bounds = np.column_stack([stop - count, stop])
@@ -263,6 +282,12 @@ class CompiledPassSums:
             add_rows(codes, np.array(features), self._prepared, self._bounds, sums, shape)
 
         _share(add_some, len(codes), workers)
+
+    def pass_blocks(self, codes: np.ndarray, blocks: np.ndarray, *given: Any) -> None:
+        """Send and add the rows of blocks in memory; see `rows.pass_blocks`."""
+        *others, spare = given
+        sums, shape = self._histogram.reshape(-1), self._shape_from(0)
+        pass_blocks(codes, blocks, *others, self._prepared, spare, sums, shape)
 
     def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
         """Add the histograms to those of other blocks, if given, and return the sum."""

@@ -43,8 +43,8 @@ class PreparedRows(NamedTuple):
     ----------
     row : uint32 (r,)
         Rows, each counted from the first row of its block.
-    slots : int64 (groups,)
-        The histogram of each group of rows.
+    slots, nodes : int64 (groups,)
+        The histogram and the node of each group of rows.
     word : int64 (r,), or (0,) if rows are not added as words
     packing : reference to Packing
     sums : int64 (groups * F * BINS,)
@@ -62,6 +62,7 @@ class PreparedRows(NamedTuple):
 
     row: np.ndarray
     slots: np.ndarray
+    nodes: np.ndarray
     word: np.ndarray = np.zeros(0, np.int64)
     packing: Reference = by_reference(choose_gradient_packing(1, 1, False))
     sums: np.ndarray = np.zeros(0, np.int64)
@@ -104,8 +105,8 @@ def open_words(weight, value, inside, times_weight, packing, row, word, sums):
     sums[2] += total
 
 
-@entry
-def send_rows(codes, column, step, before, after, row, word, spare):
+@helper
+def _send_rows(codes, column, step, before, after, row, word, spare):
     """Move the rows of each node that go left before the others; both sides keep their order.
 
     ``before``, int64 (m, 2), has the positions of the nodes' rows in ``row`` and ``word``, and
@@ -133,6 +134,12 @@ def send_rows(codes, column, step, before, after, row, word, spare):
                 word[left + i] = spare[1, i]
         after[child, 0], after[child, 1] = start, left
         after[child + 1, 0], after[child + 1, 1] = left, stop
+
+
+@entry
+def send_rows(codes, column, step, before, after, row, word, spare):
+    """Do `_send_rows` for calls from Python."""
+    _send_rows(codes, column, step, before, after, row, word, spare)
 
 
 @helper
@@ -172,18 +179,19 @@ def _add_up(own, group, features, sums, shape):
 
 
 @helper
-def _add_words(codes, columns, group, own, bounds, sums, shape):
+def _add_words(codes, columns, group_rows, own, sums, shape):
     """Add the words of a group of rows to their sums, and these to the histogram if they are full.
 
-    ``columns`` are a range of the chunk's. When a block begins, ``added`` is the same for all
-    features of a group, because a block is added to all of them; so the first stands for all.
+    ``columns`` are a range of the chunk's, and ``group_rows`` the group and its rows. When a block
+    begins, ``added`` is the same for all features of a group, because a block is added to all of
+    them; so the first stands for all.
     """
-    full, first = own.packing.block, columns[0] + shape[0]
+    (group, (begin, end)), full, first = group_rows, own.packing.block, columns[0] + shape[0]
     features = first, columns[1] + shape[0]
     n_tiled = np.uint64((columns[1] - columns[0]) // TOGETHER * TOGETHER)
     column, at = np.uint64(columns[0]), np.uint64((group * own.added.shape[1] + first) * BINS)
-    for start in range(bounds[group, 0], bounds[group, 1], full):
-        rows = start, min(start + full, bounds[group, 1])
+    for start in range(begin, end, full):
+        rows = start, min(start + full, end)
         if own.added[group, first] + rows[1] - rows[0] > full:
             own.has_sums[0] = 1
             _add_up(own, group, features, sums, shape)
@@ -240,11 +248,11 @@ def _add_classes(codes, features, rows, own, sums, base, size):
             at += base[1]
 
 
-@entry
-def add_rows(codes, features, own, bounds, sums, shape):
+@helper
+def _add_rows(codes, features, own, bounds, sums, shape):
     """Add `PreparedRows` to the histograms of a range of the features of a chunk.
 
-    ``bounds``, int64 (groups, 2), has the positions of the rows of each group. ``sums`` are all
+    ``bounds``, int64 (m, 2), has the positions of the rows of each node. ``sums`` are all
     histograms, and ``shape`` (4,) has the first feature, and the numbers of histograms, bins and
     sums of a bin.
     """
@@ -253,14 +261,36 @@ def add_rows(codes, features, own, bounds, sums, shape):
     for start in range(features[0], features[1], step):
         some = start, min(start + step, features[1])
         for group in range(own.slots.size):
-            rows = bounds[group, 0], bounds[group, 1]
+            node = own.nodes[group]
+            rows = bounds[node, 0], bounds[node, 1]
             base = ((first + start) * n_slots + own.slots[group]) * distance, n_slots * distance
             if own.label.size:
                 _add_classes(codes, some, rows, own, sums, base, size)
             elif own.word.size == 0:
                 _add_summands(codes, some, rows, own, sums, base, size)
             else:
-                _add_words(codes, some, group, own, bounds, sums, shape)
+                _add_words(codes, some, (group, rows), own, sums, shape)
+
+
+@entry
+def add_rows(codes, features, own, bounds, sums, shape):
+    """Do `_add_rows` for calls from Python."""
+    _add_rows(codes, features, own, bounds, sums, shape)
+
+
+@entry
+def pass_blocks(codes, blocks, pending, bounds, own, spare, sums, shape):
+    """Send and add the rows of some ``blocks`` of ``codes``, uint8 (blocks, F, r), as words.
+
+    ``pending`` are the arrays of `Pending`, and ``bounds``, two arrays (blocks, m, 2), those before
+    and after rows are sent.
+    """
+    (column, step), (before, after) = pending, bounds
+    for i in range(blocks.size):
+        block = blocks[i]
+        given = column, step, before[block], after[block]
+        _send_rows(codes[block], *given, own.row, own.word, spare)
+        _add_rows(codes[block], (0, codes.shape[1]), own, after[block], sums, shape)
 
 
 @entry
