@@ -124,6 +124,31 @@ def test_fits_in_blocks(
     assert bool(taken["sibling_pairs"]) == (limit > 1000 and name not in WITHOUT_PAIRS)
 
 
+@pytest.mark.parametrize(("limit", "n_jobs"), [(10**8, 2), (10**8, 1), (1000, 1)])
+@pytest.mark.parametrize("name", ["boosting", "best first", "quantile", "forest", "bagging"])
+def test_blocks_in_memory_are_passed_together(
+    name: str, limit: int, n_jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All blocks are in memory, or one of three; each call passes one, and sums are full often."""
+    monkeypatch.setattr(block_ops.BlockLevelOps, "_fit_memory", lambda ops, n_open: False)
+    choose, n_blocks = compiled_passes.choose_gradient_packing, 0
+    few = lambda *given: choose(*given)._replace(block=7)  # noqa: E731
+    original = compiled_passes.pass_blocks
+
+    def counted(codes: Any, blocks: Any, *others: Any) -> None:
+        nonlocal n_blocks
+        n_blocks += len(blocks)
+        assert len(blocks) == 1 and len(codes) == (2 if limit > 1000 else 1)
+        original(codes, blocks, *others)
+
+    monkeypatch.setattr(compiled_passes, "choose_gradient_packing", few)
+    monkeypatch.setattr(compiled_passes, "FEW_ROWS", 1)
+    monkeypatch.setattr(compiled_passes, "BYTES_OF_A_CALL", 1)
+    monkeypatch.setattr(compiled_passes, "pass_blocks", counted)
+    assert_same_fit(name, 100, "numba", monkeypatch, limit, n_jobs)
+    assert n_blocks > 0
+
+
 @pytest.mark.parametrize("criterion", ["squared_error", "poisson", "absolute_error"])
 @pytest.mark.parametrize("device", ["numpy", "numba"])
 @pytest.mark.filterwarnings("ignore:the weights of rows")
@@ -162,11 +187,14 @@ def test_gathered_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same_fit(name, 100, "numpy", monkeypatch)
 
 
-def assert_same_fit(name: str, rows: int, device: str, monkeypatch: Any, limit: int = 1000) -> None:
+def assert_same_fit(
+    name: str, rows: int, device: str, monkeypatch: Any, limit: int = 1000, n_jobs: int = -1
+) -> None:
     table, y = make_table(40 if rows == 1 else 250)
     if name in CLASS_FITS:
         y = np.digitize(y, [0.0, 2.0, 3.0])
     model = (FITS | CLASS_FITS)[name].set_params(random_state=0, device=device)
+    model.set_params(n_jobs=n_jobs)
     whole, blocks = Dataset(table), in_blocks(table, monkeypatch, rows, limit)
     expected, found = clone(model).fit(whole, y), model.fit(blocks, y)
     assert found.fingerprint() == expected.fingerprint()

@@ -81,7 +81,7 @@ def test_compiled_leaf_sums_are_sums_over_the_rows_of_leaves(
     classes = rng.integers(0, n_classes, n if n_classes > 1 else 0).astype(np.int32)
     weight = rng.integers(1, 9, n if weighted else 0).astype(np.int32)
     wide, sums = rng.integers(-(2**40), 2**40, (n, 2)), np.zeros((9, 2), np.int64)
-    add_leaf_rows(row, bounds, leaf, classes, weight, wide, sums, np.empty(n, np.int32))
+    add_leaf_rows(row, bounds, leaf, classes, weight, wide, sums)
     expected = np.zeros_like(sums)
     at = np.flatnonzero((node >= 0) & (leaf[node] >= 0))
     of_class = classes[at] if n_classes > 1 else 0

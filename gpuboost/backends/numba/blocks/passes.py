@@ -40,7 +40,9 @@ from gpuboost.engine.task import GrowTask
 FEW_ROWS = 150  # if fewer words fit a sum, rows are added to histograms one by one
 MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share it
 MIN_SHARED_SUMS = 1 << 20  # sums of words from which threads share them
-BYTES_OF_A_CALL = 64 << 20  # of codes in memory that are passed in one call, which takes 30 ms
+BYTES_OF_A_CALL = (
+    64 << 20
+)  # of codes in memory that one call passes, in 30 ms for a tree of a batch
 NO_SPLITS = Pending(np.zeros(0, np.int64), np.zeros((0, N_CODES), np.int32))  # of the first pass
 
 
@@ -224,8 +226,7 @@ class CompiledPasses(BlockPasses):
         classes = contiguous(target.classes[rows] if target.by_class else none, np.int32)
         weight = contiguous(given.weight[rows] if given.draws else none, np.int32)
         bounds, wide = self.bounds_of(rows)[own], contiguous(wide[rows], np.int64)
-        spare = self._spare[threading.get_ident()][0].view(np.int32)[: len(wide)]
-        add_leaf_rows(self.row, bounds, place[1:][own], classes, weight, wide, sums, spare)
+        add_leaf_rows(self.row, bounds, place[1:][own], classes, weight, wide, sums)
 
     def _set_numbers(
         self, tree: int, rows: slice, node: np.ndarray, number: np.ndarray, found: np.ndarray
@@ -283,11 +284,9 @@ class CompiledPassSums:
 
         _share(add_some, len(codes), workers)
 
-    def pass_blocks(self, codes: np.ndarray, blocks: np.ndarray, *given: Any) -> None:
-        """Send and add the rows of blocks in memory; see `rows.pass_blocks`."""
-        *others, spare = given
-        sums, shape = self._histogram.reshape(-1), self._shape_from(0)
-        pass_blocks(codes, blocks, *others, self._prepared, spare, sums, shape)
+    def pass_blocks(self, *given: Any) -> None:
+        """Do `rows.pass_blocks`, given its first five arguments."""
+        pass_blocks(*given, self._prepared, self._histogram.reshape(-1), self._shape_from(0))
 
     def finish(self, histogram: np.ndarray | None, workers: Workers) -> np.ndarray:
         """Add the histograms to those of other blocks, if given, and return the sum."""

@@ -44,7 +44,7 @@ class PreparedRows(NamedTuple):
     row : uint32 (r,)
         Rows, each counted from the first row of its block.
     slots, nodes : int64 (groups,)
-        The histogram and the node of each group of rows.
+        The histogram of each group of rows, and the row of ``bounds`` that has its positions.
     word : int64 (r,), or (0,) if rows are not added as words
     packing : reference to Packing
     sums : int64 (groups * F * BINS,)
@@ -252,7 +252,7 @@ def _add_classes(codes, features, rows, own, sums, base, size):
 def _add_rows(codes, features, own, bounds, sums, shape):
     """Add `PreparedRows` to the histograms of a range of the features of a chunk.
 
-    ``bounds``, int64 (m, 2), has the positions of the rows of each node. ``sums`` are all
+    ``bounds``, int64 (m, 2), has the positions of rows, see `PreparedRows.nodes`. ``sums`` are all
     histograms, and ``shape`` (4,) has the first feature, and the numbers of histograms, bins and
     sums of a bin.
     """
@@ -279,39 +279,39 @@ def add_rows(codes, features, own, bounds, sums, shape):
 
 
 @entry
-def pass_blocks(codes, blocks, pending, bounds, own, spare, sums, shape):
+def pass_blocks(codes, blocks, pending, bounds, spare, own, sums, shape):
     """Send and add the rows of some ``blocks`` of ``codes``, uint8 (blocks, F, r), as words.
 
     ``pending`` are the arrays of `Pending`, and ``bounds``, two arrays (blocks, m, 2), those before
     and after rows are sent.
     """
     (column, step), (before, after) = pending, bounds
-    for i in range(blocks.size):
-        block = blocks[i]
-        given = column, step, before[block], after[block]
-        _send_rows(codes[block], *given, own.row, own.word, spare)
-        _add_rows(codes[block], (0, codes.shape[1]), own, after[block], sums, shape)
+    for block in blocks:
+        own_codes, given = codes[block], (before[block], after[block], own.row, own.word, spare)
+        _send_rows(own_codes, column, step, *given)
+        _add_rows(own_codes, (0, codes.shape[1]), own, after[block], sums, shape)
 
 
 @entry
-def add_leaf_rows(rows, bounds, leaf, classes, weight, wide, sums, leaf_of_row):
+def add_leaf_rows(rows, bounds, leaf, classes, weight, wide, sums):
     """Add the rows of leaves to rows of ``sums``, of which ``leaf`` (m,) has each node's first.
 
     ``bounds``, int64 (m, 2), has the positions of the nodes' rows in ``rows``. The other arrays are
-    those of a block, as in `BlockPasses._add_leaves`; the last one, int32 (r,), is a buffer. Rows
-    are read in their order, not leaf by leaf, which takes twice as long (benchmarks/NOTES.md).
+    those of a block, as in `BlockPasses._add_leaves`.
     """
-    leaf_of_row[:] = -1
     for node in range(leaf.size):
         first, last = (bounds[node, 0], bounds[node, 1]) if leaf[node] >= 0 else (0, 0)
-        for i in range(np.uint64(first), np.uint64(last)):
-            leaf_of_row[np.uint64(rows[i])] = leaf[node]
-    for row in range(np.uint64(leaf_of_row.size)):
-        if leaf_of_row[row] >= 0:
-            at = np.int64(leaf_of_row[row]) + (np.int64(classes[row]) if classes.size else 0)
-            own = np.int64(weight[row]) if weight.size else np.int64(1)
-            for p in range(np.uint64(wide.shape[1])):
-                sums[np.uint64(at), p] += wide[row, p] * own
+        for p in range(sums.shape[1]):
+            total = np.int64(0)
+            for i in range(first, last):
+                row = np.uint64(rows[i])
+                own = wide[row, p] * (np.int64(weight[row]) if weight.size else np.int64(1))
+                if classes.size:
+                    sums[leaf[node] + np.int64(classes[row]), p] += own
+                else:
+                    total += own
+            if last > first:
+                sums[leaf[node], p] += total
 
 
 @entry
