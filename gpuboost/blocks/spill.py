@@ -61,7 +61,7 @@ class SpilledCodes(CodeBlocks):
         size = _whole_pages(size, n_samples)
         self.row_slices = [slice(s, min(s + size, n_samples)) for s in range(0, n_samples, size)]
         self._size, self._rows = size, self.row_slices
-        fitting = min(memory_limit // 2 // (n_features * size), n_samples // size)
+        fitting = min(memory_limit // 2 // (n_features * size), len(self._rows))
         self.kept = np.empty((fitting, n_features, size), np.uint8)
         self._sums = np.zeros((len(self._rows), n_features), np.uint32)
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class SpilledCodes(CodeBlocks):
 
     def _write_block(self, block: int, feature: int, codes: NDArray[np.uint8]) -> None:
         if block < len(self.kept):
-            self.kept[block][feature] = codes
+            self.kept[block, feature, : len(codes)] = codes
             return
         self._sums[block, feature] = checksums(codes[None])[0]
         view, done = codes.data.cast("B"), 0
@@ -185,7 +185,7 @@ class SpilledCodes(CodeBlocks):
         """Some features of a block, read and checked; ``to`` is a buffer for their codes."""
         rows = self._rows[block]
         if block < len(self.kept):
-            return CodeChunk(rows, first, self.kept[block][first:last])
+            return CodeChunk(rows, first, self.kept[block, first:last, : rows.stop - rows.start])
         shape = last - first, rows.stop - rows.start
         codes = np.empty(shape, np.uint8) if to is None else to.reshape(shape)
         self._get(self._place(block, first), codes)

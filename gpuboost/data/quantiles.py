@@ -63,7 +63,7 @@ def distinct_values(
 
 def distinct_sorted(column: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Distinct values of a sorted column, and the number of rows up to each; NaN is left out."""
-    column = column[: np.searchsorted(column, column.dtype.type(np.nan))]
+    column = column[: np.count_nonzero(column == column)]
     is_last = np.ones(len(column), dtype=bool)
     np.not_equal(column[1:], column[:-1], out=is_last[:-1])
     last = np.flatnonzero(is_last)

@@ -138,7 +138,7 @@ def test_blocks_in_memory_are_passed_together(
     def counted(codes: Any, blocks: Any, *others: Any) -> None:
         nonlocal n_blocks
         n_blocks += len(blocks)
-        assert len(blocks) == 1 and len(codes) == (2 if limit > 1000 else 1)
+        assert len(blocks) == 1 and len(codes) == (3 if limit > 1000 else 1)
         original(codes, blocks, *others)
 
     monkeypatch.setattr(compiled_passes, "choose_gradient_packing", few)

@@ -32,7 +32,6 @@ from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numpy.blocks.passes import BlockPasses, PassThreads
 from gpuboost.backends.numpy.blocks.sums import CLOSED, Pending, RowGroups, signed_block
 from gpuboost.backends.numpy.rows import joined_blocks
-from gpuboost.engine.ensembles.traversal import N_CODES
 from gpuboost.engine.growth.frontier import Frontier, Splits
 from gpuboost.engine.targets import TreeRows
 from gpuboost.engine.task import GrowTask
@@ -43,7 +42,7 @@ MIN_SHARED_SUMS = 1 << 20  # sums of words from which threads share them
 BYTES_OF_A_CALL = (
     64 << 20
 )  # of codes in memory that one call passes, in 30 ms for a tree of a batch
-NO_SPLITS = Pending(np.zeros(0, np.int64), np.zeros((0, N_CODES), np.int32))  # of the first pass
+NO_SPLITS = Pending(np.zeros(0, np.int64), np.zeros((0, 1), np.int32))  # of the first pass
 
 
 class Words(NamedTuple):
