@@ -39,9 +39,7 @@ from gpuboost.engine.task import GrowTask
 FEW_ROWS = 150  # if fewer words fit a sum, rows are added to histograms one by one
 MIN_SHARED = 1 << 16  # rows times features of a chunk from which threads share it
 MIN_SHARED_SUMS = 1 << 20  # sums of words from which threads share them
-BYTES_OF_A_CALL = (
-    64 << 20
-)  # of codes in memory that one call passes, in 30 ms for a tree of a batch
+BYTES_OF_A_CALL = 64 << 20  # of codes in memory, which take 30 ms for each tree of a batch
 NO_SPLITS = Pending(np.zeros(0, np.int64), np.zeros((0, 1), np.int32))  # of the first pass
 
 
