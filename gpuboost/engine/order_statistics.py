@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,24 +58,38 @@ class Groups:
         return np.repeat(values, np.diff(self.starts), axis=0)
 
 
-def one_group(n: int) -> Groups:
-    """One group of all rows."""
-    return Groups(np.arange(n), np.array([0, n]))
+class GroupedRows(NamedTuple):
+    """The differences of two columns, in groups of rows.
+
+    Attributes
+    ----------
+    group : int32 (n,)
+        Group of each row, negative for rows in no group.
+    n_groups : int
+    values, others : float64 (n,)
+        The differences are ``values - others``.
+    """
+
+    group: np.ndarray
+    n_groups: int
+    values: np.ndarray
+    others: np.ndarray
 
 
 def groups_of(leaf_of_row: np.ndarray, n_groups: int) -> Groups:
     """Groups from the group number of each row, which is negative for rows in no group."""
+    if n_groups == 1:  # rows need not be sorted
+        rows = np.flatnonzero(leaf_of_row >= 0)
+        return Groups(rows, np.array([0, len(rows)]))
     group = np.maximum(leaf_of_row, -1) + 1
     starts = np.cumsum(np.bincount(group, minlength=n_groups + 1))
     return Groups(_grouped(group)[starts[0] :], starts - starts[0])
 
 
-def grouped_differences(
-    leaf_of_row: np.ndarray, n_groups: int, values: np.ndarray, others: np.ndarray
-) -> tuple[Groups, np.ndarray]:
-    """`groups_of` rows, and ``values - others``, (n,) each, in the order of ``Groups.rows``."""
-    groups = groups_of(leaf_of_row, n_groups)
-    return groups, values[groups.rows] - others[groups.rows]
+def _by_group(rows: GroupedRows) -> tuple[Groups, np.ndarray]:
+    """`groups_of` rows, and their differences in the order of ``Groups.rows``."""
+    groups = groups_of(rows.group, rows.n_groups)
+    return groups, rows.values[groups.rows] - rows.others[groups.rows]
 
 
 def _grouped(group: np.ndarray) -> np.ndarray:
@@ -98,6 +113,20 @@ def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
     exponent = CUMULATIVE_WEIGHT_BITS - int(np.frexp(largest)[1]) - sum_bits(n)
     scaled = xp.rint(scale_by_power(weights, exponent)).astype(np.int64)
     return xp.where(weights > 0.0, xp.maximum(scaled, 1), 0)
+
+
+def grouped_quantiles(rows: GroupedRows, weights: np.ndarray, quantile_level: float) -> np.ndarray:
+    """`weighted_quantiles` of the differences in each group; ``weights`` are those of all rows."""
+    groups, differences = _by_group(rows)
+    return weighted_quantiles(differences, weights, groups, quantile_level)
+
+
+def grouped_clipped_means(
+    rows: GroupedRows, weights: np.ndarray, centres: np.ndarray, limit: float
+) -> np.ndarray:
+    """`mean_of_clipped` differences in each group; ``weights`` are those of all rows."""
+    groups, differences = _by_group(rows)
+    return mean_of_clipped(differences, weights, groups, centres, limit)
 
 
 def weighted_quantiles(

@@ -16,18 +16,16 @@ from sklearn._loss.loss import HuberLoss
 from gpuboost.backends.numba.boosting import order_statistics as compiled
 from gpuboost.backends.numba.boosting.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common import order_statistics as selection
-from gpuboost.backends.numba.common.order_statistics import SAMPLE
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics
 from gpuboost.engine.losses import Predicted, make_loss
 from gpuboost.engine.losses.regression import OrderStatisticLoss
 from gpuboost.engine.order_statistics import (
+    GroupedRows,
     Groups,
-    grouped_differences,
     groups_of,
     integer_weights,
     mean_of_clipped,
-    one_group,
     weighted_quantiles,
 )
 
@@ -37,6 +35,11 @@ LEVELS = (0.01, 0.25, 0.5, 0.9)
 
 def quantiles(values: np.ndarray, weights: np.ndarray, groups: Groups, level: float) -> np.ndarray:
     return weighted_quantiles(values[groups.rows], weights, groups, level)
+
+
+def all_rows(values: np.ndarray) -> GroupedRows:
+    """The values as one group of differences."""
+    return GroupedRows(np.zeros(len(values), np.int32), 1, values, np.zeros(len(values)))
 
 
 def naive_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> float:
@@ -106,7 +109,7 @@ def test_repeated_rows_equal_integer_weights() -> None:
 def test_quantiles_of_equal_weights_are_those_of_numpy() -> None:
     values = np.random.default_rng(1).normal(size=1001)
     for n in (1, 2, 3, 10, 1000, 1001):
-        ones, groups = integer_weights(None, n), one_group(n)
+        ones, groups = integer_weights(None, n), groups_of(np.zeros(n, np.int32), 1)
         assert weighted_quantiles(values[:n], ones, groups, 0.5) == np.median(values[:n])
         for level in LEVELS:
             expected = np.quantile(values[:n], level, method="averaged_inverted_cdf")
@@ -155,21 +158,37 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 @PROPERTY
-@given(st.integers(0, 2**31), st.integers(1, 9), st.sampled_from(LEVELS), st.integers(1, 3))
-def test_numba_finds_the_same_bits(seed: int, n_groups: int, level: float, n_threads: int) -> None:
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 9),
+    st.sampled_from(LEVELS),
+    st.integers(1, 3),
+    st.sampled_from([1, 30, 1 << 14]),
+)
+def test_numba_finds_the_same_bits(
+    seed: int, n_groups: int, level: float, n_threads: int, table: int
+) -> None:
     values, weights, group = sample(seed, 80, n_groups)
-    order, others = CompiledOrder(ThreadPool(n_threads)), np.round(values[::-1])
-    groups, differences = grouped_differences(group, n_groups, values, others)
-    with mock.patch.object(compiled, "MIN_GROUPED_ROWS", 16):  # so that several threads take part
-        own, of_rows = order.grouped_differences(group, n_groups, values, others)
-        found = order.weighted_quantiles(of_rows, weights, own, level)
-    assert_same_bits(of_rows, differences)
-    np.testing.assert_array_equal(own.rows, groups.rows)
-    np.testing.assert_array_equal(own.starts, groups.starts)
-    assert_same_bits(found, weighted_quantiles(differences, weights, groups, level))
-    for limit in (0.0, 0.7, 100.0):
-        expected = mean_of_clipped(differences, weights, groups, found, limit)
-        assert_same_bits(order.mean_of_clipped(of_rows, weights, own, found, limit), expected)
+    order, rows = (
+        CompiledOrder(ThreadPool(n_threads)),
+        GroupedRows(group, n_groups, values, np.round(values[::-1])),
+    )
+    with (
+        mock.patch.object(compiled, "MIN_SHARED_ROWS", 16),  # so that several threads take part
+        mock.patch.object(compiled, "TABLE_SIZE", table),
+    ):
+        for given in (weights, None):
+            expected_weights = integer_weights(None, 80) if given is None else given
+            found = order.grouped_quantiles(rows, given, level)
+            assert_same_bits(
+                found, order_statistics.grouped_quantiles(rows, expected_weights, level)
+            )
+            for limit in (0.0, 0.7, 100.0):
+                own = order.grouped_clipped_means(rows, given, found, limit)
+                expected = order_statistics.grouped_clipped_means(
+                    rows, expected_weights, found, limit
+                )
+                assert_same_bits(own, expected)
 
 
 @pytest.mark.parametrize("shape", ["random", "sorted", "reversed", "organ pipe", "equal", "zeros"])
@@ -183,14 +202,14 @@ def test_numba_selects_from_any_order(shape: str) -> None:
         "equal": np.full(n, 3.25),
         "zeros": rng.choice([0.0, -0.0], n),
     }[shape]
-    order, groups = CompiledOrder(ThreadPool(2)), one_group(n)
+    order, rows = CompiledOrder(ThreadPool(2)), all_rows(values)
     for weights in (None, rng.gamma(1.0, 1.0, n), 10.0 ** rng.uniform(-30, 0, n)):
         integers = order.integer_weights(weights, n)
         expected_weights = integer_weights(weights, n)
         np.testing.assert_array_equal(1 if integers is None else integers, expected_weights)
         for level in (1e-6, *LEVELS, 1.0 - 1e-6):
-            expected = weighted_quantiles(values, expected_weights, groups, level)
-            assert_same_bits(order.weighted_quantiles(values, integers, groups, level), expected)
+            expected = order_statistics.grouped_quantiles(rows, expected_weights, level)
+            assert_same_bits(order.grouped_quantiles(rows, integers, level), expected)
 
 
 class CountedValues:
@@ -225,7 +244,7 @@ def test_selection_reads_few_values_in_any_order(
     for values in orders:
         counted, weights = CountedValues(values), [1] * n
         with np.errstate(over="ignore"):
-            found = selection._select.py_func(counted, weights, level * n, 0)
+            found = selection.select.py_func(counted, weights, level * n, 0)
         expected = np.quantile(values, level, method="averaged_inverted_cdf")
         assert 0.5 * found[0] + 0.5 * found[1] == pytest.approx(expected, rel=1e-12, abs=1e-12)
         assert counted.n_reads < 30 * n, counted.n_reads
@@ -235,56 +254,48 @@ def test_buffers_serve_columns_of_any_size() -> None:
     rng, order = np.random.default_rng(5), CompiledOrder(ThreadPool(2))
     for n, n_groups in ((40_000, 3), (100, 40), (70_000, 1), (50_000, 500)):
         group, columns = rng.integers(-1, n_groups, n), rng.normal(size=(2, n))
-        groups, differences = grouped_differences(group, n_groups, *columns)
-        own, of_rows = order.grouped_differences(group, n_groups, *columns)
-        np.testing.assert_array_equal(own.rows, groups.rows)
-        assert_same_bits(of_rows, differences)
+        rows = GroupedRows(group, n_groups, *columns)
         for weights in (None, rng.gamma(1.0, 1.0, n)):
             integers = order.integer_weights(weights, n)
             assert order.integer_weights(weights, n) is integers
             expected_weights = integer_weights(weights, n)
-            found = order.weighted_quantiles(of_rows, integers, own, 0.3)
-            expected = weighted_quantiles(differences, expected_weights, groups, 0.3)
+            found = order.grouped_quantiles(rows, integers, 0.3)
+            expected = order_statistics.grouped_quantiles(rows, expected_weights, 0.3)
             assert_same_bits(found, expected)
-            given = groups, found, 0.8
-            expected = mean_of_clipped(differences, expected_weights, *given)
-            assert_same_bits(order.mean_of_clipped(of_rows, integers, *given), expected)
+            expected = order_statistics.grouped_clipped_means(rows, expected_weights, found, 0.8)
+            assert_same_bits(order.grouped_clipped_means(rows, integers, found, 0.8), expected)
 
 
 def test_groups_without_weight_have_value_zero() -> None:
     values, weights = np.array([5.0, 7.0, 2.0, 9.0]), np.array([1, 3, 0, 0])
-    groups = groups_of(np.array([1, 1, 3, 3]), 5)
+    rows = GroupedRows(np.array([1, 1, 3, 3]), 5, values, np.zeros(4))
     for order in (order_statistics, CompiledOrder(ThreadPool(1))):
-        found = order.weighted_quantiles(values, weights, groups, 0.25)
+        found = order.grouped_quantiles(rows, weights, 0.25)
         np.testing.assert_array_equal(found, [0.0, 6.0, 0.0, 0.0, 0.0])
-        rest = order.mean_of_clipped(values, weights, groups, found, 10.0)
+        rest = order.grouped_clipped_means(rows, weights, found, 10.0)
         np.testing.assert_array_equal(rest, [0.0, 0.5, 0.0, 0.0, 0.0])
 
 
 def test_quantiles_of_the_smallest_floats() -> None:
     values = np.array([5e-324, 5e-324, -5e-324, 15e-324])
     for n in (1, 2, 3, 4):
-        groups, ones = one_group(n), integer_weights(None, n)
-        expected = weighted_quantiles(values[:n], ones, groups, 0.5)
+        rows, ones = all_rows(values[:n]), integer_weights(None, n)
+        expected = order_statistics.grouped_quantiles(rows, ones, 0.5)
         assert expected == 5e-324
-        own = CompiledOrder(ThreadPool(1))
-        assert_same_bits(own.weighted_quantiles(values[:n], ones, groups, 0.5), expected)
+        assert_same_bits(CompiledOrder(ThreadPool(1)).grouped_quantiles(rows, ones, 0.5), expected)
 
 
-def test_numba_selects_with_an_unrepresentative_sample() -> None:
-    """The sampled rows are all above the quantile, or all of zero weight."""
-    n, order = 4096, CompiledOrder(ThreadPool(1))
-    values, weights = np.arange(n, 0.0, -1.0), np.ones(n, dtype=np.int64)
-    groups = one_group(n)
-    sampled = slice(None, None, n // SAMPLE)
-    values[sampled] += 1e6
-    for level in LEVELS:
-        expected = weighted_quantiles(values, weights, groups, level)
-        assert_same_bits(order.weighted_quantiles(values, weights, groups, level), expected)
-    weights[sampled] = 0
-    for level in LEVELS:
-        expected = weighted_quantiles(values, weights, groups, level)
-        assert_same_bits(order.weighted_quantiles(values, weights, groups, level), expected)
+@pytest.mark.parametrize("scale", [0.0, 5e-324, 1e-310, 1e300, 1.7e307])
+def test_buckets_of_any_range_give_the_same_quantiles(scale: float) -> None:
+    """The sample that chooses the range is of one value, or its range is tiny or overflows."""
+    n, order, rng = 4096, CompiledOrder(ThreadPool(1)), np.random.default_rng(6)
+    values = rng.normal(size=n)
+    values[:: n // compiled.SAMPLE] = scale * rng.integers(-10, 11, compiled.SAMPLE)
+    weights = rng.integers(0, 3, n)
+    for of_rows in (weights, np.where(np.arange(n) % (n // compiled.SAMPLE), weights, 0)):
+        for level in LEVELS:
+            expected = order_statistics.grouped_quantiles(all_rows(values), of_rows, level)
+            assert_same_bits(order.grouped_quantiles(all_rows(values), of_rows, level), expected)
 
 
 @pytest.mark.parametrize("name", ["absolute_error", "quantile", "huber"])

@@ -94,8 +94,8 @@ class Predicted:
     weights : float64 (n,) or None for ones
         Sample weights.
     order : module or object
-        Has the functions `grouped_differences`, `integer_weights`, `weighted_quantiles` and
-        `mean_of_clipped` of `engine.order_statistics`, or functions with the same results.
+        Has the functions `integer_weights`, `grouped_quantiles` and `grouped_clipped_means` of
+        `engine.order_statistics`, or functions with the same results.
     """
 
     y: np.ndarray

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import FormulaLoss, LeafRule, LossRow, Predicted, as_columns
-from gpuboost.engine.order_statistics import one_group
+from gpuboost.engine.order_statistics import GroupedRows
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,12 @@ class OrderStatisticLoss(QuantileBaseline):
         it; each difference is clipped, not the mean (algorithm 4).
         """
         order, at = rows.order, float(self.leaf_quantile_level[column])
-        columns = self.targets_and_raw(rows, column)
-        groups, residuals = order.grouped_differences(leaf, n_leaves, *columns)
-        given = residuals, order.integer_weights(rows.weights, len(rows.y)), groups
-        found: np.ndarray = order.weighted_quantiles(*given, at)
+        residuals = GroupedRows(leaf, n_leaves, *self.targets_and_raw(rows, column))
+        given = residuals, order.integer_weights(rows.weights, len(rows.y))
+        found: np.ndarray = order.grouped_quantiles(*given, at)
         if self.clip_quantile_level is None:
             return found
-        return found + order.mean_of_clipped(*given, found, float(parameter[column]))
+        return found + order.grouped_clipped_means(*given, found, float(parameter[column]))
 
 
 def _quantiles(
@@ -79,10 +78,14 @@ def _quantiles(
 ) -> np.ndarray:
     """Quantile of each column over all rows, at its quantile level: float64 (columns,)."""
     n, order = len(rows.y), rows.order
-    groups, integers = one_group(n), order.integer_weights(rows.weights, n)
+    group, zeros, integers = (
+        np.zeros(n, np.int32),
+        np.zeros(n),
+        order.integer_weights(rows.weights, n),
+    )
     pairs = zip(columns, quantile_levels, strict=True)
-    found = [order.weighted_quantiles(own, integers, groups, float(at)) for own, at in pairs]
-    return np.concatenate(found)
+    groups = ((GroupedRows(group, 1, own, zeros), float(at)) for own, at in pairs)
+    return np.concatenate([order.grouped_quantiles(own, integers, at) for own, at in groups])
 
 
 @dataclass(frozen=True)

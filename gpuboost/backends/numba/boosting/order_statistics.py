@@ -1,177 +1,239 @@
-"""Exact quantiles and clipped means of groups of rows: the compiled `engine.order_statistics`.
+"""Quantiles and clipped means of groups of rows: the compiled `engine.order_statistics`.
 
-Threads take the largest groups first.
+Each difference is counted in one of the buckets of its group, which have equal widths. Those in the
+bucket of the quantile, few of all, are copied, and the quantile is selected among them:
+
+    bucket      0    1    2    3
+    group 0    30  100  400   90      0.9 of 620 rows: the 558th, in bucket 3
+    group 1    50  210  120   20      0.9 of 400 rows: the 360th, in bucket 2
+
+Without buckets, boosting of 200k x 28 takes 6 to 10% longer with absolute_error and 13% longer with
+a quantile (2026-11).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuboost.backends.numba.common.order_statistics import group_bounds, weight_of
-from gpuboost.backends.numba.compiler import entry, inlined
-from gpuboost.backends.numba.references import by_reference
-from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, next_task, release
+from gpuboost.backends.numba.common.order_statistics import select, weight_of
+from gpuboost.backends.numba.compiler import entry, helper, inlined
+from gpuboost.backends.numba.references import Reference, by_reference
+from gpuboost.backends.numba.threads.barrier import barrier_wait, last_arrives, near_task, release
 from gpuboost.backends.numba.threads.commands import SharedFunction
 from gpuboost.backends.numba.threads.map import contiguous
 from gpuboost.backends.numba.threads.pool import ThreadPool
 from gpuboost.engine import order_statistics as reference
-from gpuboost.engine.ensembles.compact import offsets
 from gpuboost.engine.fixed_point import SUM_BITS, planes_to_float, sum_bits
 from gpuboost.engine.losses.averages import plane_scales
-from gpuboost.engine.order_statistics import Groups
+from gpuboost.engine.order_statistics import GroupedRows
 from gpuboost.engine.task import Buffers
 
-TASKS_PER_THREAD = 4
 _NO_WEIGHTS = np.empty(0, np.int64)
-MIN_GROUPED_ROWS = 1 << 14  # smallest number of rows that is worth a second thread
+MIN_SHARED_ROWS = 1 << 14  # smallest number of rows that is worth a second thread
+TABLE_SIZE = 1 << 13  # number of buckets of all groups
+SAMPLE = 128  # differences by which the range of the buckets is chosen
+TAIL = 1 / 32  # share of the sample below the range, and above it, in the first and last bucket
+
+
+# The buckets of a group that are copied, none if the first is above the last; the weight in lower
+# ones, the weight that the quantile reaches, and the place of the first copied difference.
+GROUP = np.dtype(
+    [("cut", np.float64)] + [(name, np.int64) for name in ("first", "last", "before", "start")]
+)
+
+
+class RowColumns(NamedTuple):
+    """The columns of `GroupedRows`, and integer weights: int64 (n,), or (0,) if all are 1."""
+
+    group: np.ndarray
+    values: np.ndarray
+    others: np.ndarray
+    weights: np.ndarray
 
 
 # ---- functions that all threads run ------------------------------------------------------------
 
 
-class Grouping(NamedTuple):
-    """The arguments of `group_rows`.
-
-    Attributes
-    ----------
-    group : int32 (n,)
-        Group of each row, negative for rows in no group.
-    counts : int64 (chunks, n_groups)
-        Buffer of zeros.
-    values, others : float64 (n,)
-        Columns whose differences, ``values - others``, are grouped.
-    starts, rows, differences : int64 (n_groups + 1,), uint32 (n,), float64 (n,)
-        Results of `engine.order_statistics.grouped_differences`; rows in no group leave room at the
-        end.
-    """
-
-    group: np.ndarray
-    counts: np.ndarray
-    values: np.ndarray
-    others: np.ndarray
-    starts: np.ndarray
-    rows: np.ndarray
-    differences: np.ndarray
-
-
-def group_rows(given, barrier):
-    """List the rows of each group: those of each chunk of rows are counted, then placed."""
-    if not barrier_wait(barrier):
-        return
-    group, counts, starts = given.group, given.counts, given.starts
-    n, (n_chunks, n_groups) = group.size, counts.shape
-    chunk = next_task(barrier)
-    while chunk < n_chunks:
-        for i in range(n * chunk // n_chunks, n * (chunk + 1) // n_chunks):
-            if group[i] >= 0:
-                counts[chunk, group[i]] += 1
-        chunk = next_task(barrier)
-    if last_arrives(barrier):
-        reached = np.int64(0)
-        for g in range(n_groups):
-            starts[g] = reached
-            for part in range(n_chunks):
-                reached, counts[part, g] = reached + counts[part, g], reached
-        starts[n_groups] = reached
-        release(barrier)
-    chunk = next_task(barrier)
-    while chunk < n_chunks:
-        places = counts[chunk]
-        for i in range(n * chunk // n_chunks, n * (chunk + 1) // n_chunks):
-            if group[i] >= 0:
-                at = places[group[i]]
-                places[group[i]] = at + 1
-                given.rows[at], given.differences[at] = i, given.values[i] - given.others[i]
-        chunk = next_task(barrier)
-
-
 class Quantiles(NamedTuple):
-    """The arguments of `find_quantiles`.
+    """The arguments of `find_quantiles`, for g groups in b buckets.
 
     Attributes
     ----------
-    values, weights, rows, starts
-        Values in the order of ``rows``, integer weights of all rows (empty if all are 1), and the
-        groups.
-    order : int64 (n_groups,)
-        The groups, the largest first.
+    rows : reference to RowColumns
     quantile_level : float
-    out : float64 (n_groups,)
-        The quantile of each group, 0 if its weight is 0.
-    places : int64 (threads,)
-        Where the buffers of each thread begin, which are as large as its first group.
-    own, own_weights : float64, int64 (rows of the first groups,)
-        Buffers of `group_bounds`.
+    lowest, per_unit : float
+        Start of the first bucket, and number of buckets per unit.
+    bucket : uint16 (n,)
+        The bucket of each row.
+    counts, sums : int64 (chunks, g, b)
+        Tables of zeros: rows of each group and bucket, and their weights. If all weights are 1,
+        ``sums`` is ``counts``.
+    groups : GROUP (g + 1,)
+        After the groups, a record whose ``start`` is the number of copied differences.
+    places : int64 (chunks, g)
+        Where the copied differences of each chunk and group begin.
+    own, own_weights : float64, int64 (n,)
+        Buffers of the copied differences and their weights.
+    out : float64 (g,)
+        Zeros, which the quantiles of groups with weight replace.
     """
 
-    values: np.ndarray
-    weights: np.ndarray
-    rows: np.ndarray
-    starts: np.ndarray
-    order: np.ndarray
+    rows: Reference
     quantile_level: float
-    out: np.ndarray
+    lowest: float
+    per_unit: float
+    bucket: np.ndarray
+    counts: np.ndarray
+    sums: np.ndarray
+    groups: np.ndarray
     places: np.ndarray
     own: np.ndarray
     own_weights: np.ndarray
-
-
-def find_quantiles(given, barrier):
-    """Find the quantile of each group: of the one of the thread's number, then of any left."""
-    starts, level, task = given.starts, given.quantile_level, barrier.thread
-    while task < given.order.size:
-        g, place = given.order[task], given.places[barrier.thread]
-        rows, values = (
-            given.rows[starts[g] : starts[g + 1]],
-            given.values[starts[g] : starts[g + 1]],
-        )
-        own = given.own[place:], given.own_weights[place:]
-        lower, upper = group_bounds(values, given.weights, rows, True, level, *own)
-        given.out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
-        task = barrier.n_threads + next_task(barrier)
-
-
-GROUP_ROWS, FIND_QUANTILES = SharedFunction(group_rows), SharedFunction(find_quantiles)
-
-
-# ---- entries, which Python calls for some of the groups ----------------------------------------
+    out: np.ndarray
 
 
 @inlined
-def _clipped(value, centre, limit, weight):
-    """The term of one row in the sums of `engine.order_statistics.mean_of_clipped`."""
-    left = value - centre
+def _rows_of(given, chunk):
+    """The first row of a chunk, and that after the last."""
+    n, n_chunks = given.bucket.size, len(given.counts)
+    return n * chunk // n_chunks, n * (chunk + 1) // n_chunks
+
+
+@helper
+def _count(given, rows, chunk):
+    """Count the rows of a chunk, and their weights, by group and bucket."""
+    first, last = _rows_of(given, chunk)
+    group, bucket = rows.group[first:last], given.bucket[first:last]
+    values, others = rows.values[first:last], rows.others[first:last]
+    weights, lowest, per_unit = rows.weights[first:last], given.lowest, given.per_unit
+    counts, sums = given.counts[chunk], given.sums[chunk]
+    top = np.float64(counts.shape[1] - 1)
+    for i in range(group.size):  # a loop of its own, which LLVM vectorises
+        place = (values[i] - others[i] - lowest) * per_unit
+        place = place if place > 0.0 else 0.0  # also in place of NaN
+        bucket[i] = np.uint16(np.int32(place if place < top else top))
+    for i in range(np.uint64(group.size)):
+        if group[i] >= 0:
+            g, b = np.uint64(group[i]), np.uint64(bucket[i])
+            counts[g, b] += 1
+            if weights.size:
+                sums[g, b] += weights[i]
+
+
+@helper
+def _choose_buckets(given):
+    """Choose the bucket of each group's quantile, and places for its rows.
+
+    If the weights up to this bucket are exactly those that the quantile reaches, it is between this
+    bucket's largest difference and the next larger one, so the next bucket is chosen, too.
+    """
+    counts, sums, reached = given.counts, given.sums, np.int64(0)
+    n_chunks, n_groups, n_buckets = counts.shape
+    for g in range(n_groups):
+        group = given.groups[g]
+        cut = given.quantile_level * np.float64(sums[:, g].sum())
+        first, last, before, weight = n_buckets, np.int64(-1), np.int64(0), np.int64(0)
+        for b in range(n_buckets):
+            own = np.int64(0)
+            for chunk in range(n_chunks):
+                own += sums[chunk, g, b]
+            weight += own
+            if own > 0 and np.float64(weight) >= cut:
+                first, before = (b, weight - own) if last < 0 else (first, before)
+                last = b
+                if np.float64(weight) > cut:
+                    break
+        group.first, group.last, group.before, group.cut = first, last, before, cut
+        group.start = reached
+        for chunk in range(n_chunks):
+            given.places[chunk, g] = reached
+            for b in range(first, last + 1):
+                reached += counts[chunk, g, b]
+    given.groups[n_groups].start = reached
+
+
+@helper
+def _copy(given, rows, chunk):
+    """Copy the differences and weights of a chunk's rows that are in chosen buckets."""
+    first, last = _rows_of(given, chunk)
+    group, bucket = rows.group[first:last], given.bucket[first:last]
+    values, others = rows.values[first:last], rows.others[first:last]
+    weights, groups, places = rows.weights[first:last], given.groups, given.places[chunk]
+    own, own_weights = given.own, given.own_weights
+    for i in range(np.uint64(group.size)):
+        g, b = np.uint64(max(group[i], 0)), np.int64(bucket[i])
+        if (group[i] >= 0) & (b >= groups[g].first) & (b <= groups[g].last):
+            at = places[g]
+            own[at], own_weights[at] = values[i] - others[i], weight_of(weights, i)
+            places[g] = at + 1
+
+
+def find_quantiles(given, barrier):
+    """Find the quantile of the differences of each group."""
+    if not barrier_wait(barrier):
+        return
+    n_chunks = len(given.counts)
+    task = near_task(barrier, n_chunks)
+    while task < n_chunks:
+        _count(given, given.rows, task)
+        task = near_task(barrier, n_chunks)
+    if last_arrives(barrier):
+        _choose_buckets(given)
+        release(barrier)
+    task = near_task(barrier, n_chunks)
+    while task < n_chunks:
+        _copy(given, given.rows, task)
+        task = near_task(barrier, n_chunks)
+    barrier_wait(barrier)
+    g = near_task(barrier, given.out.size)
+    while g < given.out.size:
+        group, last = given.groups[g], given.groups[g + 1].start
+        if last > group.start:
+            own = given.own[group.start : last], given.own_weights[group.start : last]
+            lower, upper = select(*own, group.cut, group.before)
+            given.out[g] = (lower if lower == upper else 0.5 * lower + 0.5 * upper) + 0.0
+        g = near_task(barrier, given.out.size)
+
+
+FIND_QUANTILES = SharedFunction(find_quantiles)
+
+
+# ---- entries, which Python calls for some of the rows ------------------------------------------
+
+
+@inlined
+def _clipped(rows, i, centres, limit):
+    """The term of one row in the sums of `engine.order_statistics.grouped_clipped_means`."""
+    left = rows.values[i] - rows.others[i] - centres[rows.group[i]]
     left = -limit if left < -limit else (limit if left > limit else left)
-    return left * np.float64(weight)
+    return left * np.float64(weight_of(rows.weights, i))
 
 
 @entry
-def largest_clipped(values, weights, rows, starts, chosen, centres, limit):
-    """Largest absolute value of a term of `_clipped` in the ``chosen`` groups."""
+def largest_clipped(rows, first, last, centres, limit):
+    """Largest absolute value of a term of `_clipped` in some rows."""
     largest = 0.0
-    for g in chosen:
-        for j in range(starts[g], starts[g + 1]):
-            term = _clipped(values[j], centres[g], limit, weight_of(weights, rows[j]))
-            largest = max(largest, abs(term))
+    for i in range(first, last):
+        if rows.group[i] >= 0:
+            largest = max(largest, abs(_clipped(rows, i, centres, limit)))
     return largest
 
 
 @entry
-def sums_of_clipped(values, weights, rows, starts, chosen, centres, limit, scales, sums):
-    """Add both planes of the terms, and the weights, to ``sums`` for each ``chosen`` group."""
-    for g in chosen:
-        for j in range(starts[g], starts[g + 1]):
-            weight = weight_of(weights, rows[j])
-            term = _clipped(values[j], centres[g], limit, weight)
-            scaled = term * scales[0] * scales[1]
+def sums_of_clipped(rows, first, last, centres, limit, scales, sums):
+    """Add both planes of the terms of some rows, and the weights, to the ``sums`` of groups."""
+    for i in range(first, last):
+        group = rows.group[i]
+        if group >= 0:
+            scaled = _clipped(rows, i, centres, limit) * scales[0] * scales[1]
             high = np.rint(scaled)
-            sums[g, 0] += np.int64(high)
-            sums[g, 1] += np.int64(np.rint((scaled - high) * scales[2]))
-            sums[g, 2] += weight
+            sums[group, 0] += np.int64(high)
+            sums[group, 1] += np.int64(np.rint((scaled - high) * scales[2]))
+            sums[group, 2] += weight_of(rows.weights, i)
 
 
 # ---- drivers -----------------------------------------------------------------------------------
@@ -191,23 +253,6 @@ class CompiledOrder:
     )
     _buffers: Buffers = field(default_factory=Buffers, compare=False)
 
-    def grouped_differences(
-        self, leaf_of_row: np.ndarray, n_groups: int, values: np.ndarray, others: np.ndarray
-    ) -> tuple[Groups, np.ndarray]:
-        """`engine.order_statistics.grouped_differences`; the arrays are valid until the next call.
-
-        Rows of a negative leaf are in no group.
-        """
-        group, n = contiguous(leaf_of_row, np.int32), len(leaf_of_row)
-        n_chunks = max(min(self.pool.n_threads, n // MIN_GROUPED_ROWS), 1)
-        rows = self._buffers.take("rows", (n,), np.uint32)
-        differences = self._buffers.take("differences", (n,), np.float64)
-        starts, counts = np.empty(n_groups + 1, np.int64), np.zeros((n_chunks, n_groups), np.int64)
-        columns = contiguous(values, np.float64), contiguous(others, np.float64)
-        given = Grouping(group, counts, *columns, starts, rows, differences)
-        self.pool.run(GROUP_ROWS, by_reference(given), n_chunks)
-        return Groups(rows[: starts[-1]], starts), differences[: starts[-1]]
-
     def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray | None:
         """`engine.order_statistics.integer_weights`, cached: int64 (n,), or None if all are 1."""
         if weights is not None and id(weights) not in self._known:
@@ -216,60 +261,72 @@ class CompiledOrder:
             self._known[id(weights)] = weights, kept  # alive, so that its id is not used again
         return None if weights is None else self._known[id(weights)][1]
 
-    def weighted_quantiles(
-        self, values: np.ndarray, weights: np.ndarray | None, groups: Groups, quantile_level: float
+    def grouped_quantiles(
+        self, rows: GroupedRows, weights: np.ndarray | None, quantile_level: float
     ) -> np.ndarray:
-        """Quantile of the values of each group, 0 for a group of weight 0: float64 (n_groups,)."""
-        sizes, of_rows = np.diff(groups.starts), self._given(values, weights, groups)
-        out, order = np.empty(len(sizes)), np.argsort(-sizes, kind="stable")
-        places = offsets(sizes[order[: self.pool.n_threads]].tolist())
-        buffers = places, np.empty(places[-1]), np.empty(places[-1], np.int64)
-        given = Quantiles(*of_rows, order, float(quantile_level), out, *buffers)
-        self.pool.run(FIND_QUANTILES, by_reference(given), len(groups.rows) // MIN_GROUPED_ROWS)
-        return out
+        """`engine.order_statistics.grouped_quantiles`; the values are finite."""
+        n, n_groups, take = len(rows.group), rows.n_groups, self._buffers.take
+        n_chunks = max(min(self.pool.n_threads, n // MIN_SHARED_ROWS), 1)
+        n_buckets = max(min(TABLE_SIZE, n) // n_groups, 1)
+        columns, shape = _columns_of(rows, weights), (n_chunks, n_groups, n_buckets)
+        counts = np.zeros(shape, np.int64)
+        sums = np.zeros(shape, np.int64) if len(columns.weights) else counts
+        groups, places = np.empty(n_groups + 1, GROUP), np.empty(shape[:2], np.int64)
+        bucket = take("bucket", (n,), np.uint16)
+        buffers = take("own", (n,), np.float64), take("weights", (n,), np.int64)
+        given = Quantiles(
+            by_reference(columns),
+            float(quantile_level),
+            *_range_of(columns, n_buckets),
+            *(bucket, counts, sums, groups, places, *buffers, np.zeros(n_groups)),
+        )
+        self.pool.run(FIND_QUANTILES, by_reference(given), n // MIN_SHARED_ROWS)
+        return given.out
 
-    def mean_of_clipped(
-        self,
-        values: np.ndarray,
-        weights: np.ndarray | None,
-        groups: Groups,
-        centres: np.ndarray,
-        limit: float,
+    def grouped_clipped_means(
+        self, rows: GroupedRows, weights: np.ndarray | None, centres: np.ndarray, limit: float
     ) -> np.ndarray:
-        """Weighted mean, in each group, of ``values - centre`` clipped to [-limit, limit].
+        """`engine.order_statistics.grouped_clipped_means`.
 
         With NumPy instead, boosting of 100k x 28 with huber takes 10% longer.
         """
-        given, centres = self._given(values, weights, groups), contiguous(centres, np.float64)
-        every = self._by_groups(lambda own: largest_clipped(*given, own, centres, limit), groups)
-        largest, bits = np.array([max(every)]), SUM_BITS - sum_bits(len(groups.rows))
-        scales, exponents = plane_scales(largest, bits)
-        scales = scales[:, 0].copy()
-        sums = np.zeros((len(groups.starts) - 1, 3), dtype=np.int64)
-        self._by_groups(
-            lambda chosen: sums_of_clipped(*given, chosen, centres, limit, scales, sums), groups
-        )
+        columns, centres = by_reference(_columns_of(rows, weights)), contiguous(centres, np.float64)
+        n, n_chunks = len(rows.group), self.pool.n_threads
+        parts = [(n * k // n_chunks, n * (k + 1) // n_chunks) for k in range(n_chunks)]
+
+        def by_parts(work: Callable[[tuple[int, int]], Any]) -> list[Any]:
+            return self.pool.results(work, parts, n > MIN_SHARED_ROWS)
+
+        every = by_parts(lambda part: largest_clipped(columns, *part, centres, limit))
+        bits = SUM_BITS - sum_bits(int(np.count_nonzero(rows.group >= 0)))
+        scales, exponents = plane_scales(np.array([max(every)]), bits)
+        factors = scales[:, 0].copy()
+
+        def sum_part(part: tuple[int, int]) -> np.ndarray:
+            own = np.zeros((rows.n_groups, 3), np.int64)
+            sums_of_clipped(columns, *part, centres, limit, factors, own)
+            return own
+
+        sums = sum(by_parts(sum_part))
         totals = planes_to_float(sums[:, :2], exponents[:, 0])
         return totals[:, 0] / np.maximum(sums[:, 2], 1).astype(np.float64)
 
-    def _given(
-        self, values: np.ndarray, weights: np.ndarray | None, groups: Groups
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays in the layout that compiled code takes."""
-        return (
-            contiguous(values, np.float64),
-            _NO_WEIGHTS if weights is None else contiguous(weights, np.int64),
-            contiguous(groups.rows, np.uint32),
-            contiguous(groups.starts, np.int64),
-        )
 
-    def _by_groups(self, work: Callable[[np.ndarray], object], groups: Groups) -> list:
-        """Call ``work`` on threads, each time with some of the groups, the largest first.
+def _columns_of(rows: GroupedRows, weights: np.ndarray | None) -> RowColumns:
+    """Columns in the layout that compiled code takes."""
+    return RowColumns(
+        contiguous(rows.group, np.int32),
+        contiguous(rows.values, np.float64),
+        contiguous(rows.others, np.float64),
+        _NO_WEIGHTS if weights is None else contiguous(weights, np.int64),
+    )
 
-        Returns the results of all calls.
-        """
-        order = np.argsort(-np.diff(groups.starts), kind="stable")
-        n_tasks = 1 if self.pool.n_threads <= 1 else self.pool.n_threads * TASKS_PER_THREAD
-        parts = [np.ascontiguousarray(order[i::n_tasks]) for i in range(n_tasks)]
-        together = len(groups.rows) > MIN_GROUPED_ROWS
-        return self.pool.results(work, [part for part in parts if len(part)], together)
+
+def _range_of(columns: RowColumns, n_buckets: int) -> tuple[float, float]:
+    """``lowest`` and ``per_unit`` of `Quantiles`; a bad range costs time only."""
+    step = max(len(columns.values) // SAMPLE, 1)
+    sample = np.sort(columns.values[::step] - columns.others[::step])
+    cut = int(TAIL * len(sample))
+    lowest, highest = sample[cut].item(), sample[-1 - cut].item()
+    width = highest - lowest
+    return lowest, n_buckets / width if 0.0 < width < np.inf else 0.0

@@ -42,7 +42,7 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
     own, own_weights, ranks = problem.scratch.own, problem.scratch.own_weights, targets.ranks
     for k in range(ranks.shape[1]):
         of_output, weight = ranks[:, k], targets.median_weight
-        lower, upper = group_bounds(of_output, weight, row, False, 0.5, own, own_weights)
+        lower, upper = group_bounds(of_output, weight, row, 0.5, own, own_weights)
         medians[2 * k], medians[2 * k + 1] = np.int32(lower), np.int32(upper)
         for i in range(row.size):
             sign = median_signs(of_output[row[i]], lower, upper)
