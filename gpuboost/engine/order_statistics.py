@@ -38,7 +38,7 @@ class Groups:
 
     Attributes
     ----------
-    rows : int64 or uint32 (m,)
+    rows : int64 (m,)
         Rows of the first group, then of the second, and so on; in any order within a group.
     starts : int64 (n_groups + 1,)
         Start of each group in ``rows``, followed by m.
@@ -74,6 +74,11 @@ class GroupedRows(NamedTuple):
     n_groups: int
     values: np.ndarray
     others: np.ndarray
+
+
+def all_rows(values: np.ndarray) -> GroupedRows:
+    """Values as the differences of a single group."""
+    return GroupedRows(np.zeros(len(values), np.int32), 1, values, np.zeros(len(values)))
 
 
 def groups_of(leaf_of_row: np.ndarray, n_groups: int) -> Groups:
@@ -116,7 +121,7 @@ def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def grouped_quantiles(rows: GroupedRows, weights: np.ndarray, quantile_level: float) -> np.ndarray:
-    """`weighted_quantiles` of the differences in each group; ``weights`` are those of all rows."""
+    """Quantiles of the differences of each group (`weighted_quantiles`); weights of all rows."""
     groups, differences = _by_group(rows)
     return weighted_quantiles(differences, weights, groups, quantile_level)
 
@@ -124,7 +129,7 @@ def grouped_quantiles(rows: GroupedRows, weights: np.ndarray, quantile_level: fl
 def grouped_clipped_means(
     rows: GroupedRows, weights: np.ndarray, centres: np.ndarray, limit: float
 ) -> np.ndarray:
-    """`mean_of_clipped` differences in each group; ``weights`` are those of all rows."""
+    """Means of the clipped differences of each group (`mean_of_clipped`); weights of all rows."""
     groups, differences = _by_group(rows)
     return mean_of_clipped(differences, weights, groups, centres, limit)
 

@@ -23,6 +23,7 @@ from gpuboost.engine.losses.regression import OrderStatisticLoss
 from gpuboost.engine.order_statistics import (
     GroupedRows,
     Groups,
+    all_rows,
     groups_of,
     integer_weights,
     mean_of_clipped,
@@ -35,11 +36,6 @@ LEVELS = (0.01, 0.25, 0.5, 0.9)
 
 def quantiles(values: np.ndarray, weights: np.ndarray, groups: Groups, level: float) -> np.ndarray:
     return weighted_quantiles(values[groups.rows], weights, groups, level)
-
-
-def all_rows(values: np.ndarray) -> GroupedRows:
-    """The values as one group of differences."""
-    return GroupedRows(np.zeros(len(values), np.int32), 1, values, np.zeros(len(values)))
 
 
 def naive_quantile(values: np.ndarray, weights: np.ndarray, level: float) -> float:
@@ -169,26 +165,65 @@ def test_numba_finds_the_same_bits(
     seed: int, n_groups: int, level: float, n_threads: int, table: int
 ) -> None:
     values, weights, group = sample(seed, 80, n_groups)
-    order, rows = (
-        CompiledOrder(ThreadPool(n_threads)),
-        GroupedRows(group, n_groups, values, np.round(values[::-1])),
-    )
+    order = CompiledOrder(ThreadPool(n_threads))
+    rows = GroupedRows(group, n_groups, values, np.round(values[::-1]))
     with (
         mock.patch.object(compiled, "MIN_SHARED_ROWS", 16),  # so that several threads take part
         mock.patch.object(compiled, "TABLE_SIZE", table),
     ):
-        for given in (weights, None):
-            expected_weights = integer_weights(None, 80) if given is None else given
-            found = order.grouped_quantiles(rows, given, level)
-            assert_same_bits(
-                found, order_statistics.grouped_quantiles(rows, expected_weights, level)
-            )
+        for own in (weights, None):
+            integers = integer_weights(None, 80) if own is None else own
+            found = order.grouped_quantiles(rows, own, level)
+            assert_same_bits(found, order_statistics.grouped_quantiles(rows, integers, level))
             for limit in (0.0, 0.7, 100.0):
-                own = order.grouped_clipped_means(rows, given, found, limit)
-                expected = order_statistics.grouped_clipped_means(
-                    rows, expected_weights, found, limit
+                means = order.grouped_clipped_means(rows, own, found, limit)
+                assert_same_bits(
+                    means, order_statistics.grouped_clipped_means(rows, integers, found, limit)
                 )
-                assert_same_bits(own, expected)
+
+
+def assert_equal_quantile(
+    order: CompiledOrder, values: np.ndarray, weights: Any, level: float
+) -> None:
+    rows, integers = (
+        all_rows(values),
+        integer_weights(None, len(values)) if weights is None else weights,
+    )
+    expected = order_statistics.grouped_quantiles(rows, integers, level)
+    assert_same_bits(order.grouped_quantiles(rows, weights, level), expected)
+
+
+def test_a_quantile_can_be_far_from_the_next_larger_value() -> None:
+    """Buckets between the two values have rows, all of weight 0."""
+    order, values, weights = (
+        CompiledOrder(ThreadPool(1)),
+        np.arange(4096.0),
+        np.zeros(4096, np.int64),
+    )
+    order.grouped_quantiles(all_rows(np.full(4096, -9.0)), None, 0.5)  # fills the buffers
+    weights[[0, -1]] = 1
+    assert_equal_quantile(order, values, weights, 0.5)
+
+
+@pytest.mark.parametrize("level", [0.25, 0.9])
+def test_differences_from_the_range_can_overflow(level: float) -> None:
+    """The sample holds one value, from which the others have an infinite distance."""
+    values = np.where(np.arange(4096) % 32 <= 8, 1e308, -1e308)
+    assert_equal_quantile(CompiledOrder(ThreadPool(1)), values, None, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_few_differences_are_copied(level: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    make = compiled.by_reference
+    monkeypatch.setattr(
+        compiled, "by_reference", lambda given: (seen.append(given), make(given))[1]
+    )
+    rng, n = np.random.default_rng(8), 20_000
+    group = rng.integers(0, 4, n).astype(np.int32)
+    rows = GroupedRows(group, 4, rng.normal(size=n) * (1 + group), np.zeros(n))
+    CompiledOrder(ThreadPool(1)).grouped_quantiles(rows, None, level)
+    assert 4 <= seen[-1].groups[-1]["start"] < n / 20
 
 
 @pytest.mark.parametrize("shape", ["random", "sorted", "reversed", "organ pipe", "equal", "zeros"])

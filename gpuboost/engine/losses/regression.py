@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.base import FormulaLoss, LeafRule, LossRow, Predicted, as_columns
-from gpuboost.engine.order_statistics import GroupedRows
+from gpuboost.engine.order_statistics import GroupedRows, all_rows
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,10 @@ def _quantiles(
     rows: Predicted, columns: Iterable[np.ndarray], quantile_levels: Iterable[float]
 ) -> np.ndarray:
     """Quantile of each column over all rows, at its quantile level: float64 (columns,)."""
-    n, order = len(rows.y), rows.order
-    group, zeros, integers = (
-        np.zeros(n, np.int32),
-        np.zeros(n),
-        order.integer_weights(rows.weights, n),
-    )
-    pairs = zip(columns, quantile_levels, strict=True)
-    groups = ((GroupedRows(group, 1, own, zeros), float(at)) for own, at in pairs)
-    return np.concatenate([order.grouped_quantiles(own, integers, at) for own, at in groups])
+    order, pairs = rows.order, zip(columns, quantile_levels, strict=True)
+    integers = order.integer_weights(rows.weights, len(rows.y))
+    found = [order.grouped_quantiles(all_rows(own), integers, float(at)) for own, at in pairs]
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True)

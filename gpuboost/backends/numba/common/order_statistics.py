@@ -75,7 +75,7 @@ def select(values, weights, cut, before):
     value of positive weight above it, NaN if there is none.
     """
     low, high, beyond = 0, values.size, np.nan
-    while True:
+    while low < high:
         pivot = _pivot(values, low, high)
         below, lighter, same = _part(values, weights, low, high, pivot, False)
         reached = np.float64(before + lighter + same)
@@ -93,18 +93,4 @@ def select(values, weights, cut, before):
         minimum = pivot if same > 0 else _smallest(values, weights, below, high)
         beyond = beyond if np.isnan(minimum) else minimum
         high = below
-
-
-@helper
-def group_bounds(values, weights, rows, quantile_level, own, own_weights):
-    """The two values whose midpoint is the quantile of some rows; both 0 if their weight is 0.
-
-    ``own`` (float64) and ``own_weights`` (int64) are buffers with at least the number of rows.
-    """
-    total = np.int64(0)
-    for j in range(rows.size):
-        own[j], own_weights[j] = values[rows[j]], weight_of(weights, rows[j])
-        total += own_weights[j]
-    if total == 0:
-        return 0.0, 0.0
-    return select(own[: rows.size], own_weights[: rows.size], quantile_level * np.float64(total), 0)
+    return np.nan, np.nan  # never, if the weights reach ``cut``

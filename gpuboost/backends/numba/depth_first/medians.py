@@ -13,16 +13,31 @@ from dataclasses import replace
 import numpy as np
 from numba import from_dtype, types
 
-from gpuboost.backends.numba.common.order_statistics import group_bounds
+from gpuboost.backends.numba.common.order_statistics import select, weight_of
 from gpuboost.backends.numba.common.packed_words import hessian_of, pack
 from gpuboost.backends.numba.common.records import NODE
-from gpuboost.backends.numba.compiler import criteria, entry, inlined, plugin
+from gpuboost.backends.numba.compiler import criteria, entry, helper, inlined, plugin
 from gpuboost.backends.numba.references import Reference
 from gpuboost.backends.numba.splits.channels import row_packing
 from gpuboost.engine.targets import MedianTarget, TreeRows, map_rows
 from gpuboost.engine.task import GrowTask
 
 median_signs = criteria.median_signs
+
+
+@helper
+def _selected_bounds(ranks, weights, rows, own, own_weights):
+    """The lower and upper rank of the median of some rows; both 0 if their weight is 0.
+
+    ``own`` (float64) and ``own_weights`` (int64) are buffers with at least the number of rows.
+    """
+    total = np.int64(0)
+    for j in range(rows.size):
+        own[j], own_weights[j] = ranks[rows[j]], weight_of(weights, rows[j])
+        total += own_weights[j]
+    if total == 0:
+        return 0.0, 0.0
+    return select(own[: rows.size], own_weights[: rows.size], 0.5 * np.float64(total), 0)
 
 
 @plugin(types.none)
@@ -42,7 +57,7 @@ def set_median_gradients(problem, channels, targets, rows, node, medians):
     own, own_weights, ranks = problem.scratch.own, problem.scratch.own_weights, targets.ranks
     for k in range(ranks.shape[1]):
         of_output, weight = ranks[:, k], targets.median_weight
-        lower, upper = group_bounds(of_output, weight, row, 0.5, own, own_weights)
+        lower, upper = _selected_bounds(of_output, weight, row, own, own_weights)
         medians[2 * k], medians[2 * k + 1] = np.int32(lower), np.int32(upper)
         for i in range(row.size):
             sign = median_signs(of_output[row[i]], lower, upper)
