@@ -121,7 +121,7 @@ def integer_weights(weights: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def grouped_quantiles(rows: GroupedRows, weights: np.ndarray, quantile_level: float) -> np.ndarray:
-    """Quantiles of the differences of each group (`weighted_quantiles`); weights of all rows."""
+    """`weighted_quantiles` of the differences; ``weights`` (n,) has an entry for each row."""
     groups, differences = _by_group(rows)
     return weighted_quantiles(differences, weights, groups, quantile_level)
 
@@ -129,7 +129,7 @@ def grouped_quantiles(rows: GroupedRows, weights: np.ndarray, quantile_level: fl
 def grouped_clipped_means(
     rows: GroupedRows, weights: np.ndarray, centres: np.ndarray, limit: float
 ) -> np.ndarray:
-    """Means of the clipped differences of each group (`mean_of_clipped`); weights of all rows."""
+    """The result of `mean_of_clipped`; ``weights`` (n,) has an entry for each row."""
     groups, differences = _by_group(rows)
     return mean_of_clipped(differences, weights, groups, centres, limit)
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn._loss.loss import HuberLoss
 
+from gpuboost.backends.numba import references
 from gpuboost.backends.numba.boosting import order_statistics as compiled
 from gpuboost.backends.numba.boosting.order_statistics import CompiledOrder
 from gpuboost.backends.numba.common import order_statistics as selection
@@ -185,21 +186,16 @@ def test_numba_finds_the_same_bits(
 def assert_equal_quantile(
     order: CompiledOrder, values: np.ndarray, weights: Any, level: float
 ) -> None:
-    rows, integers = (
-        all_rows(values),
-        integer_weights(None, len(values)) if weights is None else weights,
-    )
+    rows = all_rows(values)
+    integers = integer_weights(None, len(values)) if weights is None else weights
     expected = order_statistics.grouped_quantiles(rows, integers, level)
     assert_same_bits(order.grouped_quantiles(rows, weights, level), expected)
 
 
 def test_a_quantile_can_be_far_from_the_next_larger_value() -> None:
     """Buckets between the two values have rows, all of weight 0."""
-    order, values, weights = (
-        CompiledOrder(ThreadPool(1)),
-        np.arange(4096.0),
-        np.zeros(4096, np.int64),
-    )
+    order = CompiledOrder(ThreadPool(1))
+    values, weights = np.arange(4096.0), np.zeros(4096, np.int64)
     order.grouped_quantiles(all_rows(np.full(4096, -9.0)), None, 0.5)  # fills the buffers
     weights[[0, -1]] = 1
     assert_equal_quantile(order, values, weights, 0.5)
@@ -214,11 +210,13 @@ def test_differences_from_the_range_can_overflow(level: float) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_few_differences_are_copied(level: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    make = compiled.by_reference
-    monkeypatch.setattr(
-        compiled, "by_reference", lambda given: (seen.append(given), make(given))[1]
-    )
+    seen: list[Any] = []  # the arguments of the compiled pass
+
+    def by_reference(record: Any) -> Any:
+        seen.append(record)
+        return references.by_reference(record)
+
+    monkeypatch.setattr(compiled, "by_reference", by_reference)
     rng, n = np.random.default_rng(8), 20_000
     group = rng.integers(0, 4, n).astype(np.int32)
     rows = GroupedRows(group, 4, rng.normal(size=n) * (1 + group), np.zeros(n))

@@ -250,7 +250,7 @@ class CompiledOrder:
     """
 
     pool: ThreadPool
-    _known: dict[int, Any] = field(default_factory=dict, compare=False)
+    _known: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False)
     _buffers: Buffers = field(default_factory=Buffers, compare=False)
 
     def integer_weights(self, weights: np.ndarray | None, n: int) -> np.ndarray | None:
