@@ -15,9 +15,11 @@ from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
 from gpuboost.backends.numba.blocks.rows import (
     TOGETHER,
     PreparedRows,
+    add_closed_rows,
     add_leaf_rows,
     add_rows,
     add_up_words,
+    close_rows,
     open_rows,
     open_words,
     pass_blocks,
@@ -112,6 +114,7 @@ class CompiledPasses(BlockPasses):
         self.words = words_of(task, tree_rows)
         self._word = np.zeros(0, np.int64) if self.words is None else self.words.word.reshape(-1)
         self.extra_bytes = 8 * BINS * (self.words is not None)
+        self.closes = self.words is not None and task.target.has_gradients
         # Positions of the rows of each node in `row`, for each block, of this level and the last
         # one. The nodes of a tree are from `_first` on.
         self._bounds = self._before = np.zeros((n_blocks, n_trees, 2), np.int64)
@@ -141,6 +144,32 @@ class CompiledPasses(BlockPasses):
     def value_ranges(self, node: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Lower ``low`` and raise ``high`` to the range of each node's target values."""
         super().value_ranges(self.nodes_of(node), low, high)
+
+    def close(
+        self, node: np.ndarray, frontier: Frontier, number: int, found: np.ndarray
+    ) -> np.ndarray:
+        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves, numbered from ``number``.
+
+        Rows are not moved.
+        """
+        slices, workers = self._blocks.row_slices, self.threads.workers
+        numbers = number + np.arange(len(frontier), dtype=np.int32)
+
+        def close_some(first: int) -> tuple[np.ndarray, np.ndarray]:
+            count, sums = np.zeros(len(frontier), np.int64), np.zeros((len(frontier), 2), np.int64)
+            for rows in slices[first :: workers.n_threads]:
+                check_cancelled()
+                codes, pending = self._split_columns(rows)
+                given = (pending.feature, pending.step), self._before[rows.start // self._size]
+                close_rows(codes, *given, self.row, rows.start, numbers, found, count)
+                for leaf, own in zip(found, self._tree_rows, strict=True):
+                    add_closed_rows(leaf[rows], number, contiguous(own.wide[rows], np.int64), sums)
+            return count, sums
+
+        parts = workers.map(close_some, range(workers.n_threads))
+        self._pending = None
+        frontier.count[:] = sum(count for count, _ in parts)
+        return np.sum([sums for _, sums in parts], axis=0)
 
     def nodes_of(self, node: np.ndarray) -> np.ndarray:
         """The nodes of rows, int32 (trees, n)."""

@@ -315,6 +315,41 @@ def add_leaf_rows(rows, bounds, leaf, classes, weight, wide, sums):
 
 
 @entry
+def close_rows(codes, pending, before, row, first_row, numbers, found, count):
+    """Set the number of each row's leaf, if all children of the last level's splits are leaves.
+
+    ``codes`` are those of a block from ``first_row`` on, ``pending`` the arrays of `Pending`, and
+    ``before`` is as in `_send_rows`. Entries of ``found``, int32 (trees, n), are set to the
+    ``numbers`` (m,) of children, whose rows are added to ``count`` (m,).
+    """
+    column, step = pending
+    for node in range(column.size):
+        start, stop, n_right = np.uint64(before[node, 0]), np.uint64(before[node, 1]), np.uint64(0)
+        if column[node] < 0 or start == stop:
+            continue
+        own, to_right, child = codes[column[node]], step[node], step[node, 0] & ~1
+        tree, both = before[node, 0] // found.shape[1], numbers[child : child + 2]
+        of_tree = found[tree, first_row:]
+        for i in range(start, stop):
+            r = np.uint64(row[i])
+            is_right = np.uint64(to_right[own[r]] & 1)
+            of_tree[r] = both[is_right]
+            n_right += is_right
+        count[child] += np.int64(stop - start - n_right)
+        count[child + 1] += np.int64(n_right)
+
+
+@entry
+def add_closed_rows(found, first, wide, sums):
+    """Add ``wide`` (r, 2) to ``sums`` (m, 2) of leaves, which are numbered from ``first``."""
+    for i in range(found.size):
+        at = np.int64(found[i]) - first
+        if at >= 0:
+            sums[at, 0] += wide[i, 0]
+            sums[at, 1] += wide[i, 1]
+
+
+@entry
 def set_numbers(rows, bounds, number, found):
     """Set the entries of ``found``, int32 (r,), to the number of the node of each row."""
     for node in range(number.size):

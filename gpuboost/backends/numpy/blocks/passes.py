@@ -52,7 +52,11 @@ class BlockPasses:
     signs : int8 (trees, n, K) or None
         For medians, the sign of each row about the medians of its node, in place of a target.
     threads : PassThreads
+    closes : bool
+        Whether `close` is there.
     """
+
+    closes = False
 
     def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows], threads: PassThreads) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)
@@ -162,17 +166,24 @@ class BlockPasses:
 
     def _route(self, node: np.ndarray, count: np.ndarray, chunk: CodeChunk) -> None:
         """Send the rows of a block, with the nodes (trees, r), to the children of their nodes."""
-        pending = self._pending
-        if pending is None:
+        if self._pending is None:
             return
-        codes = chunk.codes
+        codes, pending = chunk.codes, self._pending
         if len(codes) < self._task.matrix.n_features:
-            column = pending.feature
-            used = np.unique(column[column >= 0])
-            codes = np.stack([self._blocks.column(int(f), chunk.rows) for f in used])
-            column = np.where(column >= 0, np.searchsorted(used, column), -1)
-            pending = replace(pending, feature=column)
+            codes, pending = self._split_columns(chunk.rows)
         self._send(chunk.rows, codes, pending, node, count)
+
+    def _split_columns(self, rows: slice) -> tuple[np.ndarray, Pending]:
+        """The columns of a block that the last level's splits use, and the splits, by these."""
+        pending, blocks = self._pending, self._blocks
+        assert pending is not None
+        if rows.start < blocks.row_slices[0].stop * len(blocks.kept):
+            return blocks.kept[rows.start // blocks.row_slices[0].stop], pending
+        column = pending.feature
+        used = np.unique(column[column >= 0])
+        codes = np.stack([blocks.column(int(f), rows) for f in used])
+        column = np.where(column >= 0, np.searchsorted(used, column), -1)
+        return codes, replace(pending, feature=column)
 
     # ---- the steps that Numba compiles ---------------------------------------------------------
 
@@ -300,6 +311,15 @@ class BlockPasses:
         for own in workers.map(sum_up, range(workers.n_threads))[1:]:
             sums += own
         return sums.reshape(len(leaves), n_classes * n_planes)
+
+    def close(
+        self, node: np.ndarray, frontier: Frontier, number: int, found: np.ndarray
+    ) -> np.ndarray:
+        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves, numbered from ``number``.
+
+        Only if `closes`.
+        """
+        raise NotImplementedError
 
     def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
         """Set ``found``, int32 (trees, n), to the number of the leaf of each row in one.
