@@ -30,6 +30,14 @@ MAX_DENSITY = 0.125  # fraction of the codes that a matrix stores if it is grown
 MAX_BINS = 255  # value bins per feature; the missing code is at most 255, so codes fit in uint8
 
 
+class PickledByFields:
+    """Base of dataclasses whose pickles leave out cached properties."""
+
+    def __getstate__(self: Any) -> dict[str, Any]:
+        """The fields, without cached properties."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
 @dataclass(frozen=True, eq=False)
 class BinRule:
     """Parameters for learning the bins of a matrix.
@@ -50,7 +58,7 @@ class BinRule:
 
 
 @dataclass(frozen=True, eq=False)
-class BinMapper:
+class BinMapper(PickledByFields):
     """The bins of every feature, as learnt from training data.
 
     Attributes
@@ -68,10 +76,6 @@ class BinMapper:
     lowest: NDArray[np.float64]
     highest: NDArray[np.float64]
     is_categorical: NDArray[np.bool_]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields, without cached properties."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def n_features(self) -> int:
@@ -261,7 +265,7 @@ class SparseCodes:
 
 
 @dataclass(frozen=True, eq=False)
-class BinnedMatrix:
+class BinnedMatrix(PickledByFields):
     """The codes of a matrix, feature by feature.
 
     Attributes
@@ -278,10 +282,6 @@ class BinnedMatrix:
     stored: NDArray[np.uint8] | SparseCodes | CodeBlocks
     mapper: BinMapper
     n_missing: NDArray[np.int64]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields, without cached properties."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __len__(self) -> int:
         return self.n_samples

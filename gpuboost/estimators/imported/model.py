@@ -13,7 +13,7 @@ from gpuboost.backends.protocol import Backend
 from gpuboost.data.arrays import to_module_of
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
-from gpuboost.engine.bins import BinMapper
+from gpuboost.engine.bins import BinMapper, PickledByFields
 from gpuboost.engine.ensembles.adaboost import weighted_median
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.explanations.additive import AdditiveModel
@@ -92,7 +92,7 @@ class PredictionLink:
 
 
 @dataclass(frozen=True, eq=False)
-class ImportedTrees:
+class ImportedTrees(PickledByFields):
     """A fitted model of another library.
 
     Attributes
@@ -130,10 +130,6 @@ class ImportedTrees:
     def _values(self) -> list[np.ndarray]:
         """Values of the nodes of each tree, in the type of the sums."""
         return [tree.value.astype(self.leaf_sum.dtype) for tree in self.ensemble.trees]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields, without cached properties."""
-        return {name: vars(self)[name] for name in self.__dataclass_fields__}
 
     def additive(self, has_background: bool) -> AdditiveModel:
         """The sum of trees that raw predictions are, for explanations; always the same object."""

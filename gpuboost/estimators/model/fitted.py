@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from gpuboost.backends.protocol import Backend
 from gpuboost.data.frames import FeatureSchema
 from gpuboost.data.sparse_features import Features, SparseFeatures
 from gpuboost.engine.array_modules import array_module, working_on
-from gpuboost.engine.bins import BinMapper, BinnedMatrix
+from gpuboost.engine.bins import BinMapper, BinnedMatrix, PickledByFields
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.explanations.additive import AdditiveModel
 from gpuboost.engine.sampling import RowSampler, draw_features
@@ -76,7 +76,7 @@ class TreeBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedTrees:
+class FittedTrees(PickledByFields):
     """A fitted model.
 
     Attributes
@@ -101,8 +101,7 @@ class FittedTrees:
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, without cached properties."""
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**state, "ensemble": replace(self.ensemble)}
+        return {**super().__getstate__(), "ensemble": replace(self.ensemble)}
 
     @cached_property
     def votes(self) -> Ensemble:
