@@ -6,12 +6,10 @@ cycle, a node with two parents or a child out of range.
 
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
-
 import numpy as np
 
 from gpuboost.engine.bins import BinMapper
-from gpuboost.engine.ensembles.compact import REPORTED, compacted, expanded, offsets
+from gpuboost.engine.ensembles.compact import REPORTED, expanded, offsets
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.io.checks import Arrays, require
 
@@ -20,7 +18,7 @@ _MASK_WORDS = 8  # of 32 bits
 
 def trees_to_file(ensemble: Ensemble) -> dict[str, np.ndarray]:
     """The arrays of the trees."""
-    return compacted({f.name: getattr(ensemble, f.name) for f in fields_of(ensemble)})
+    return ensemble.__getstate__()
 
 
 def trees_from_file(arrays: Arrays, mapper: BinMapper, n_values: int) -> Ensemble:
