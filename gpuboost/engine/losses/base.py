@@ -13,6 +13,7 @@ from gpuboost.engine import order_statistics
 from gpuboost.engine.losses import formulas
 from gpuboost.engine.losses.averages import weighted_mean
 from gpuboost.engine.losses.links import IDENTITY, Link
+from gpuboost.engine.numerics import sum_in_order
 
 USER = -1  # the number of a user-defined loss
 # Rows per block; faster than 1024, 16384 or all rows for log loss of 2 and 7 classes.
@@ -294,7 +295,4 @@ class FormulaLoss(Loss):
         """Losses of some rows, averaged over columns: float64 (n,)."""
         with np.errstate(over="ignore"):  # losses beyond float64 are infinite
             values = self.facts.value(as_columns(y), raw, parameter)
-        total = np.zeros(len(raw))
-        for k in range(self.columns):
-            total = total + values[:, k]
-        return total / float(self.columns)
+        return sum_in_order(values) / float(self.columns)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuboost.engine.losses.formulas import inside, sigmoid, softmax_weight
-from gpuboost.engine.numerics import exp, log, select
+from gpuboost.engine.numerics import exp, log, select, sum_in_order
 
 SMALLEST_PROBABILITY = 2.0**-52  # links of classifiers clip probabilities to this and 1 minus this
 _SMALL_PROBABILITY, _LARGER = 2.0**-1000, 2.0**64
@@ -41,10 +41,7 @@ def row_largest(raw: np.ndarray) -> np.ndarray:
 def row_weights(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Unnormalised probabilities (n, n_classes), and their sums, in class order, (n, 1)."""
     weights = softmax_weight(raw, row_largest(raw))
-    total = weights[:, 0]
-    for k in range(1, raw.shape[1]):
-        total = total + weights[:, k]
-    return weights, total[:, None]
+    return weights, sum_in_order(weights)[:, None]
 
 
 def log_probabilities(p: np.ndarray) -> np.ndarray:
