@@ -217,25 +217,11 @@ def votes_of(probabilities: np.ndarray, vote: np.ndarray) -> np.ndarray:
 # ---- regression ----------------------------------------------------------------------------------
 
 
-def linear_adaboost_loss(share: np.ndarray) -> np.ndarray:
-    """Absolute error, relative to the largest absolute error [4]."""
-    return share
-
-
-def square_adaboost_loss(share: np.ndarray) -> np.ndarray:
-    """Square of the relative absolute error [4]."""
-    return share * share
-
-
-def exponential_adaboost_loss(share: np.ndarray) -> np.ndarray:
-    """1 - exp(-relative absolute error) [4]."""
-    return 1.0 - exp(-share)
-
-
+# Losses of the absolute error, relative to the largest absolute error [4].
 ADABOOST_LOSSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "linear": linear_adaboost_loss,
-    "square": square_adaboost_loss,
-    "exponential": exponential_adaboost_loss,
+    "linear": lambda share: share,
+    "square": lambda share: share * share,
+    "exponential": lambda share: 1.0 - exp(-share),
 }
 
 
