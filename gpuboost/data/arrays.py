@@ -74,6 +74,11 @@ def is_on_device(values: Any) -> bool:
     return callable(where) and int(where()[0]) in _CUDA_DEVICES
 
 
+def copied_to_host(*given: Any) -> list[Any]:
+    """Copy arrays on a GPU to the host; keep other objects as given."""
+    return [copy_device_array_to_host(each) if is_on_device(each) else each for each in given]
+
+
 def to_float64(values: Any) -> Any:
     """Return a NumPy or CuPy array of numbers as float64, on the same device.
 

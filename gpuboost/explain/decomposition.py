@@ -28,13 +28,12 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from gpuboost.data.arrays import is_sparse
+from gpuboost.data.arrays import copied_to_host, is_sparse
 from gpuboost.data.class_labels import check_classes, codes_among
 from gpuboost.data.parameters import integer_at_least
 from gpuboost.data.tables import collected
 from gpuboost.data.validation import check_same_length
 from gpuboost.engine.sampling import WITH_REPLACEMENT, RowSampler
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.inputs.parameters import draw_seed
 
 MIN_PREDICTIONS = 2  # of a row, from which its variance can be estimated

@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
-from gpuboost.data.arrays import as_host_array
+from gpuboost.data.arrays import as_host_array, copied_to_host
 from gpuboost.data.parameters import integer_between
 from gpuboost.data.validation import check_same_length, check_weights
 from gpuboost.engine.array_modules import copy_to_host
@@ -21,7 +21,6 @@ from gpuboost.engine.sampling import ALL_ROWS
 from gpuboost.estimators.adaboost.estimators import AdaBoost, AdaBoostClassifier
 from gpuboost.estimators.boosting.base import GradientBoosting
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.forest.ensemble import TreeEnsemble
 from gpuboost.estimators.forest.out_of_bag import check_training_rows, is_out_of_bag
 

@@ -16,9 +16,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from gpuboost.data.arrays import as_host_array, is_missing_label, is_sparse
+from gpuboost.data.arrays import as_host_array, copied_to_host, is_missing_label, is_sparse
 from gpuboost.data.tables import FrameTable, Table, read_table
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.inputs.dataset import Dataset
 
 MISSING_CELL, MISSING_GAP = 0.07, 0.03  # fractions of the width of the other cells

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuboost.data.arrays import as_host_array
-from gpuboost.estimators.fitting.mixins import copied_to_host
+from gpuboost.data.arrays import as_host_array, copied_to_host
 from gpuboost.explain.trees.colors import Color, class_colors, tinted
 from gpuboost.explain.trees.names import names_of_classes
 from gpuboost.plots.axes import plain, root_figure, shortened

@@ -12,6 +12,7 @@ import sklearn.ensemble
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.backends.device_arrays import inverse_link
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.class_weight import class_weights
 from gpuboost.data.parameters import integer_at_least, number_between, one_of
 from gpuboost.engine.array_modules import array_module, working_on
@@ -36,7 +37,7 @@ from gpuboost.estimators.adaboost.rounds import (
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting.callbacks import FitCallbacks, RoundResult, data_digest
 from gpuboost.estimators.fitting.grow_plan import GrowPlan, tree_plan, with_progress
-from gpuboost.estimators.fitting.mixins import Classifier, Regressor, copied_to_host, score_of
+from gpuboost.estimators.fitting.mixins import Classifier, Regressor, score_of
 from gpuboost.estimators.fitting.pipeline import FitInputs, Prepared, fitted_copy
 from gpuboost.estimators.inputs.features import where_they_are
 from gpuboost.estimators.inputs.parameters import draw_seed

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuboost.backends.cost_model import GrowthSize
 from gpuboost.data.advice import warn_user
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.parameters import one_of
 from gpuboost.engine.array_modules import array_module, working_on
 from gpuboost.engine.losses import Loss
@@ -23,7 +24,6 @@ from gpuboost.estimators.boosting.metrics import warn_of_metrics
 from gpuboost.estimators.boosting.model import BoostedRounds, model_facts
 from gpuboost.estimators.boosting.parameters import IMPORTANCES, FeatureCounts, rounds_to_use
 from gpuboost.estimators.boosting.training import BoostingFit, RoundSetup
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.pipeline import (
     FitInputs,
     Prepared,

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.data.parameters import boolean, fraction, integer_at_least, number_between, one_of
 from gpuboost.data.validation import check_target_given
@@ -34,7 +35,6 @@ from gpuboost.estimators.boosting.model import hist_facts
 from gpuboost.estimators.docstrings import documented
 from gpuboost.estimators.fitting import dependence, exportable
 from gpuboost.estimators.fitting.explanations import ShapExplained
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from gpuboost.estimators.trees import pruning
 from gpuboost.estimators.trees.tree import DecisionTreeRegressor, SingleTree

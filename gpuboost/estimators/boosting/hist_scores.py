@@ -15,11 +15,11 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
 from sklearn.utils import resample
 
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.parameters import boolean, integer_at_least, number_between, one_of
 from gpuboost.engine.losses import Loss
 from gpuboost.engine.losses.base import Predicted
 from gpuboost.estimators.boosting.training import RoundSetup
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.inputs.dataset import Dataset
 
 STOPS_ABOVE = 10_000  # number of rows above which early_stopping='auto' stops early

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
 from gpuboost.backends.device_arrays import log_probabilities
-from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.class_weight import check_class_weight
 from gpuboost.data.validation import check_counts
 from gpuboost.engine.array_modules import array_module, copy_to_host, working_on
@@ -16,11 +16,6 @@ from gpuboost.estimators.fitting.sklearn_bases import ClassifierMixin, Regressor
 from gpuboost.estimators.inputs.targets import ClassLabels, ValueLabels
 
 _SQUARES_UP_TO = 1e150  # squares of larger numbers, or of their reciprocals, can leave float64
-
-
-def copied_to_host(*given: Any) -> list[Any]:
-    """Copy arrays on a GPU to the host, for scikit-learn's metrics; keep other objects as given."""
-    return [copy_device_array_to_host(each) if is_on_device(each) else each for each in given]
 
 
 def score_of(estimator: Any, found: Any, y: Any, weights: Any) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuboost.backends.cost_model import binning_times
 from gpuboost.backends.select import choose_backend, numpy_backend
-from gpuboost.data.arrays import copy_device_array_to_host, is_on_device
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.frames import FeatureSchema, apply_schema, fit_schema
 from gpuboost.data.parameters import integer_between, thread_count
 from gpuboost.data.validation import check_features, check_shape, check_weights
@@ -102,10 +102,7 @@ class Dataset:
         n_jobs: int | None = None,
     ) -> None:
         n_threads = thread_count(n_jobs)
-        X, sample_weight = (
-            copy_device_array_to_host(given) if is_on_device(given) else given
-            for given in (X, sample_weight)
-        )
+        X, sample_weight = copied_to_host(X, sample_weight)
         if reference is None:
             max_bins = integer_between("max_bins", max_bins, 2, MAX_BINS)
             matrix, self.schema = fit_schema(X, categorical_features)

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import Bunch
 
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.class_labels import codes_among
 from gpuboost.engine.array_modules import copy_to_host
 from gpuboost.engine.ensembles.ensemble import Ensemble
 from gpuboost.engine.growth.pruning import pruning_path
 from gpuboost.engine.growth.reduced_error import ClassRows, ValueRows, reduced_error_pruned
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.inputs.features import read_targets
 from gpuboost.estimators.inputs.targets import ValueLabels
 from gpuboost.estimators.model.fitted import FittedTrees

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.class_labels import check_classes, codes_among
 from gpuboost.data.validation import check_same_length, check_targets, check_weights, read_target
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.explain.trees.conditions import Condition
 from gpuboost.explain.trees.shown_model import CLASS_PROBABILITIES, PREDICTIONS, ShownModel
 

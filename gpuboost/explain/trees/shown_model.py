@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gpuboost.data.arrays import copied_to_host
 from gpuboost.data.frames import FeatureSchema, apply_schema
 from gpuboost.data.parameters import integer_between
 from gpuboost.data.sparse_features import SparseFeatures
@@ -19,7 +20,6 @@ from gpuboost.engine.growth.tree import Tree
 from gpuboost.estimators.boosting.hist_gradient_boosting import HistGradientBoosting
 from gpuboost.estimators.boosting.model import BoostedRounds
 from gpuboost.estimators.fitting.base import TreeModel
-from gpuboost.estimators.fitting.mixins import copied_to_host
 from gpuboost.estimators.imported.columns import (
     KNOWN,
     NAN_IS_ZERO,
