@@ -163,11 +163,7 @@ class AdaBoost(SklearnFallback, ManyTrees):
     ) -> tuple[AdaBoostTrees, dict[str, Any]]:
         """The model of some rounds, and the fitted attributes that are specific to AdaBoost."""
         model = AdaBoostTrees.of(rounds, prepared)
-        return model, {
-            "estimator_": self._empty_tree(),
-            "estimator_weights_": model.tree_votes.copy(),
-            "estimator_errors_": model.errors.copy(),
-        }
+        return model, {"estimator_": self._empty_tree(), **model.facts}
 
     # ---- a fitted model --------------------------------------------------------------------------
 

@@ -65,6 +65,14 @@ class AdaBoostTrees(FittedTrees):
         """The sum of the trees' weights."""
         return np.cumsum(self.tree_votes)[-1]
 
+    @property
+    def facts(self) -> dict[str, np.ndarray]:
+        """The fitted attributes that are copies of arrays of the model."""
+        return {
+            "estimator_weights_": self.tree_votes.copy(),
+            "estimator_errors_": self.errors.copy(),
+        }
+
     def _additive(self, voting: str) -> AdditiveModel:
         return super()._additive("hard")
 

@@ -291,8 +291,5 @@ def _facts_of_model(estimator: Any, model: Any) -> dict[str, Any]:
     if isinstance(estimator, ManyTrees):
         facts["estimator_"] = _checked(estimator._empty_tree)
     if isinstance(estimator, AdaBoost):
-        facts |= {
-            "estimator_weights_": model.tree_votes.copy(),
-            "estimator_errors_": model.errors.copy(),
-        }
+        facts |= model.facts
     return facts
