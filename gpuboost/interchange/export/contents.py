@@ -77,11 +77,6 @@ class ModelContents:
         """Whether there are class labels."""
         return bool(self.classes)
 
-    @property
-    def has_decisions(self) -> bool:
-        """Whether the raw predictions are those of `decision_function`."""
-        return self.is_classifier and self.aggregation == SUM
-
 
 def split_categories(trees: Ensemble, schema: FeatureSchema) -> list[str]:
     """Labels of the features with categorical splits."""

@@ -19,7 +19,7 @@ from gpuboost.interchange.export.category_numbers import (
     CategoryNumbers,
     numbers_of_categories,
 )
-from gpuboost.interchange.export.contents import MEAN, MEDIAN, ModelContents, contents_of
+from gpuboost.interchange.export.contents import MEAN, MEDIAN, SUM, ModelContents, contents_of
 from gpuboost.interchange.export.onnx_graph import OnnxGraph
 from gpuboost.interchange.export.onnx_trees import (
     MISSING_CODE,
@@ -225,7 +225,7 @@ def _write_classes(graph: OnnxGraph, contents: ModelContents, raw: str, kind: An
         label = graph.add("Gather", graph.constant(labels), index, axis=0)
         graph.output(f"label{end}", label, labels.dtype, [None])
         graph.output(f"probabilities{end}", probabilities, kind, [None, len(classes)])
-    if contents.has_decisions:
+    if contents.aggregation == SUM:
         is_vector = len(contents.classes[0]) == 2
         _output_columns(graph, "decision_function", raw, (kind, contents.columns), is_vector)
 
