@@ -8,7 +8,6 @@ nothing back, so all rounds but the first have the same launches.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -180,11 +179,6 @@ class ClassFactors:
         self.weight = runtime.asarray(np.ascontiguousarray(of_class)[None])
         self.label = known if self.given else runtime.asarray(np.zeros(1, dtype=np.int32))
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the kernels of adaboost.cu."""
-        return {"of_class": self.weight, "label": self.label, "weighted": self.given}
-
 
 class Resampling:
     """Draws n_samples rows with replacement, in proportion to weights times class weights.
@@ -202,7 +196,8 @@ class Resampling:
         self._n = n = device.sampler.n_samples
         self._bits = SUM_BITS - sum_bits(n)
         self.unit = device.runtime.asarray(np.array([1.0 / n]))
-        self._given = {"weights": weights.values, "n": n, **of_class.arguments}
+        self._given = {"weights": weights.values, "n": n, "of_class": of_class.weight}
+        self._given |= {"label": of_class.label, "weighted": of_class.given}
 
     def draw(self, keys: TreeKeys) -> Array:
         """Draw rows; return the draw count of each row, uint32 (1, n).

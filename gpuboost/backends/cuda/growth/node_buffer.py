@@ -215,7 +215,7 @@ class NodeBuffer:
         small_rows : int
             Largest number of rows of the nodes that subtrees.cu has stored; 0 for none.
         """
-        runtime, nodes = self._runtime, self.nodes
+        runtime, task, nodes = self._runtime, self._task, self.nodes
         following = runtime.xp.empty(1, dtype=np.int32)
         # If no node is split, this is the last level and these values are not used.
         rank, next_size = (frontier.tree, frontier.size)
@@ -227,7 +227,8 @@ class NodeBuffer:
             "level_sums": frontier.gradient if sums is None else sums,
             "kind": self._kind,
             "n_sums": self.n_sums,
-            "all_sums": self._keeps_all_sums,
+            # Whether inner nodes have sums (or zeros) before nodes are numbered.
+            "all_sums": task.target.by_median or task.options.max_leaf_nodes != NO_LIMIT,
             "small_rows": small_rows,
             "has_draws": self.has_draws,
             "has_masks": self._matrix.mask_words > 0,
@@ -242,12 +243,6 @@ class NodeBuffer:
         self.first = nodes.size
         if places is not None:
             self.nodes = replace(nodes, size=following)
-
-    @property
-    def _keeps_all_sums(self) -> bool:
-        """Whether inner nodes have sums (or zeros) before nodes are numbered."""
-        options, target = self._task.options, self._task.target
-        return target.by_median or options.max_leaf_nodes != NO_LIMIT
 
     # ---- the end -------------------------------------------------------------------------------
 
