@@ -58,7 +58,8 @@ class ClassObjective:
 
     def look(self, tree: Tree, leaves: np.ndarray, weights: np.ndarray) -> tuple[Any, float]:
         """The mask of the misclassified rows, bool (n,), and the error, weighted by ``weights``."""
-        wrong = predicted_classes(tree)[leaves] != self.codes
+        predicted = tree.value.argmax(axis=1)[leaves]  # ties go to the first class
+        wrong = predicted != self.codes
         return wrong, adaboost.class_error(weights, wrong)
 
     def outcome(self, seen: Any, weights: np.ndarray, error: float) -> Outcome:
@@ -118,11 +119,6 @@ class ValueObjective:
 def weight_facts(bits: WeightBits) -> WeightFacts:
     """The facts about weights that a target depends on; they hold in all rounds."""
     return WeightFacts(float(2**bits.total), float(2**bits.largest))
-
-
-def predicted_classes(tree: Tree) -> np.ndarray:
-    """The class that each node predicts; ties go to the first class: int32 (m,)."""
-    return tree.value.argmax(axis=1).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
