@@ -11,7 +11,12 @@ import numpy as np
 
 from gpuboost.backends.cuda.adaboost.booster import CudaReweighter
 from gpuboost.backends.cuda.boosting.booster import CudaBooster
+from gpuboost.backends.cuda.data.binning import bin_matrix, fit_bins
+from gpuboost.backends.cuda.explain import explain
 from gpuboost.backends.cuda.growth.grow import grow_finished, grow_trees
+from gpuboost.backends.cuda.predict.inverse_links import inverse, log_probabilities
+from gpuboost.backends.cuda.predict.out_of_bag import sum_out_of_bag
+from gpuboost.backends.cuda.predict.predict import apply, predict
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.host.backend import HostBackend
 from gpuboost.backends.numpy.backend import NumpyBackend
@@ -57,8 +62,6 @@ class CudaBackend:
         """Find the bins of ``X`` (n, F) and compute its codes; sparse features stay on the host."""
         if isinstance(X, SparseFeatures):
             return bin_sparse(X, learn_sparse_bins(X, rule, n_threads), n_threads)
-        from gpuboost.backends.cuda.data.binning import fit_bins
-
         with self.runtime.active():
             return fit_bins(self.runtime, X, rule)
 
@@ -66,8 +69,6 @@ class CudaBackend:
         """Compute the codes of ``X`` (n, F), float32 or float64."""
         if isinstance(X, SparseFeatures):
             return bin_sparse(X, mapper, n_threads)
-        from gpuboost.backends.cuda.data.binning import bin_matrix
-
         with self.runtime.active():
             return bin_matrix(self.runtime, X, mapper)
 
@@ -120,29 +121,21 @@ class CudaBackend:
 
     def predict(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Sum the leaf values of each row over the trees, in their order."""
-        from gpuboost.backends.cuda.predict.predict import predict
-
         with self.runtime.active():
             return predict(self.runtime, ensemble, X)
 
     def apply(self, ensemble: Ensemble, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Find the leaf of each row in each tree."""
-        from gpuboost.backends.cuda.predict.predict import apply
-
         with self.runtime.active():
             return apply(self.runtime, ensemble, X)
 
     def inverse_link(self, link: Link, raw: np.ndarray) -> np.ndarray:
         """Convert raw predictions to predictions; both arrays are on the device."""
-        from gpuboost.backends.cuda.predict.inverse_links import inverse
-
         with self.runtime.active():
             return inverse(self.runtime, link, raw)
 
     def log_probabilities(self, p: np.ndarray) -> np.ndarray:
         """Compute the logarithms of probabilities; both arrays are on the device."""
-        from gpuboost.backends.cuda.predict.inverse_links import log_probabilities
-
         with self.runtime.active():
             return log_probabilities(self.runtime, p)
 
@@ -154,30 +147,22 @@ class CudaBackend:
         n_threads: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Compute out-of-bag sums of leaf values, and the number of trees in each sum."""
-        from gpuboost.backends.cuda.predict.out_of_bag import sum_out_of_bag
-
         with self.runtime.active():
             return sum_out_of_bag(self.runtime, ensemble, matrix, draws)
 
     def shap_values(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Compute path-dependent SHAP values."""
-        from gpuboost.backends.cuda.explain.explain import shap_values
-
         with self.runtime.active():
-            return shap_values(self.runtime, model, X)
+            return explain.shap_values(self.runtime, model, X)
 
     def shap_interactions(self, model: AdditiveModel, X: np.ndarray, n_threads: int) -> np.ndarray:
         """Compute path-dependent SHAP interaction values."""
-        from gpuboost.backends.cuda.explain.explain import shap_interactions
-
         with self.runtime.active():
-            return shap_interactions(self.runtime, model, X)
+            return explain.shap_interactions(self.runtime, model, X)
 
     def interventional_shap(
         self, model: AdditiveModel, X: np.ndarray, background: np.ndarray, n_threads: int
     ) -> np.ndarray:
         """Compute interventional SHAP values, summed over background rows."""
-        from gpuboost.backends.cuda.explain.explain import interventional_shap
-
         with self.runtime.active():
-            return interventional_shap(self.runtime, model, X, background)
+            return explain.interventional_shap(self.runtime, model, X, background)
