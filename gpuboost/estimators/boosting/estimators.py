@@ -46,7 +46,6 @@ class GradientBoostingRegressor(Regressor, GradientBoosting):
         Variance power of loss='tweedie', strictly between 1 and 2.
     """
 
-    loss: Any = "squared_error"
     alpha: Any = 0.9
     tweedie_power: float = 1.5
 

@@ -225,8 +225,6 @@ class DecisionTreeClassifier(Classifier, SingleTree):
 class DecisionTreeRegressor(Regressor, SingleTree):
     """A decision tree for regression."""
 
-    criterion: str = "squared_error"
-
     __metadata_request__predict: ClassVar = UNROUTED
 
     def __post_init__(self) -> None:
