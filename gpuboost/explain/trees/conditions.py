@@ -179,11 +179,6 @@ class Condition:
         return found + (" or missing" if self.missing and show_missing else "")
 
     @property
-    def is_on_missing(self) -> bool:
-        """Whether values only pass, or do not pass, because they are missing."""
-        return self.is_everything or self.is_empty
-
-    @property
     def is_everything(self) -> bool:
         """Whether all values that are not missing pass."""
         if self.categories is not None:

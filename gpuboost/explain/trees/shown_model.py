@@ -198,10 +198,9 @@ class ShownModel:
         known, others_left = self.categories[column.source], False
         codes = known.codes
         if self.columns is not None:
-            rule = self.columns.category_rule
             others_left = bool(bits[column.code_of_others])
             codes = _codes_in_column(self._numbers[column.source], column)
-            if rule == ROUNDED:
+            if self.columns.category_rule == ROUNDED:
                 missing_left = others_left
         left, has_others = bits[codes], known.others is not None
         return (
