@@ -85,15 +85,6 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 # ---- the rows of a tree --------------------------------------------------------------------------
 
 
-def weight_exponent(largest: float, bits: WeightBits) -> int:
-    """Exponent e by which weights are scaled to integers: weight * 2**e.
-
-    If ``largest`` is the largest weight and the weights sum to at most 1, the integers (before
-    rounding) have at most ``bits.largest`` bits, and their sum is at most 2**bits.total.
-    """
-    return min(bits.largest - int(np.frexp(largest)[1]), bits.total)
-
-
 def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int) -> TreeRows:
     """All rows of positive weight; a hash rounds weights up or down, so that sums are unbiased.
 
@@ -102,7 +93,8 @@ def reweighted_rows(weights: np.ndarray, bits: WeightBits, seed: int, tree: int)
     weights : float64 (n,)
         Weights of the rows; their sum is at most 1.
     """
-    exponent = weight_exponent(float(weights.max()), bits)
+    # Before rounding, the integers have at most bits.largest bits and sum to at most 2**bits.total.
+    exponent = min(bits.largest - int(np.frexp(weights.max())[1]), bits.total)
     key = randomness.stream_key(seed, randomness.ROUND_WEIGHT, tree)
     words = randomness.hash_index(key, np.arange(len(weights), dtype=np.uint64))
     scaled = weights * 2.0**exponent

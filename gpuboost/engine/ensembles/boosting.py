@@ -125,7 +125,8 @@ def quantised(made: Gradients, scale: Scale, columns: slice, key: np.ndarray) ->
         return TreeRows(weight, None, draws=False, wide=wide, gradient=nearest)
     up, down = unit_draws(randomness.hash_index(key, np.arange(len(gradient), dtype=np.uint64)))
     rounded = np.floor(np.ldexp(gradient, scale.gradient) + up[:, None]).astype(np.int32)
-    weight = np.floor(np.ldexp(mean_of_columns(hessian), scale.hessian) + down).astype(np.int32)
+    mean = sum_in_order(hessian) * (1.0 / hessian.shape[1])  # the row's weight in the splits
+    weight = np.floor(np.ldexp(mean, scale.hessian) + down).astype(np.int32)
     weight = np.maximum(weight, np.int32(1))
     if inside is not None:
         weight = np.where(inside, weight, np.int32(0))
@@ -136,11 +137,6 @@ def unit_draws(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two numbers in [0, 1), multiples of 2**-32, from each random word."""
     high, low = words >> _S32, words & _LOW_HALF
     return high.astype(np.float64) * 2.0**-32, low.astype(np.float64) * 2.0**-32
-
-
-def mean_of_columns(hessian: np.ndarray) -> np.ndarray:
-    """Mean hessian of each row, its weight in the splits of a tree of several columns: (n,)."""
-    return sum_in_order(hessian) * (1.0 / hessian.shape[1])
 
 
 def finish_boosted(
