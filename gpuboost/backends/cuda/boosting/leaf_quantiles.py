@@ -91,12 +91,10 @@ class LeafQuantiles:
         trees : uint64 (trees,)
             Numbers of the trees.
         """
-        pieces = frontier.pieces
         given = {"accepted": accepted, **self._by_column(trees)}
         offset = self._offsets(frontier, first, given)
         own = {**self._residuals, **given, "row": row, "offset": offset}
-        n_blocks = self._over(pieces)
-        launch(self._runtime, "key_residuals", n_blocks, self._rows, frontier, pieces, **own)
+        frontier.pieces.launch(self._runtime, "key_residuals", self._rows, frontier, **own)
 
     def _offsets(
         self, nodes: DeviceFrontier | _MarkedNodes, first: Array, given: dict[str, Any]
@@ -186,9 +184,8 @@ class LeafQuantiles:
         given = {"centre": centre, "tree_of": tree_of, "largest": largest}
         if self._clips:
             terms = {**given, **own.weights, **self._by_column(trees), "limit": parameter}
-            n_blocks, pieces = self._over(own.pieces), own.pieces
-            launch(runtime, "largest_terms", n_blocks, own, pieces, **terms)
-            launch(runtime, "sum_terms", n_blocks, own, pieces, **terms, n_rows=n_rows, sums=sums)
+            own.pieces.launch(runtime, "largest_terms", own, **terms)
+            own.pieces.launch(runtime, "sum_terms", own, **terms, n_rows=n_rows, sums=sums)
         number_of = None if places is None else places.number_of
         given |= {"sums": sums, "n_rows": n_rows, "learning_rate": rate, "clipped": self._clips}
         given |= {"node_of": node_of, **optional("number_of", "placed", number_of, node_of)}
@@ -203,10 +200,6 @@ class LeafQuantiles:
         n_blocks = blocks(max(len(own.quantile_level), own.pieces.capacity))
         launch(self._runtime, "join_groups", n_blocks, own, own.pieces, **given, joined=joined)
         return joined
-
-    def _over(self, pieces: Pieces) -> int:
-        """Number of blocks of a kernel that loops over pieces."""
-        return striding_blocks(self._runtime, pieces.capacity)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,6 @@ from gpuboost.backends.cuda.growth.tree_arrays import Finished
 from gpuboost.backends.cuda.growth.value_rule import ValueRule
 from gpuboost.backends.cuda.level.records import DeviceFrontier
 from gpuboost.backends.cuda.runtime.arrays import Columns, allocate, bytes_of
-from gpuboost.backends.cuda.runtime.grid import striding_blocks
 from gpuboost.backends.cuda.runtime.launch import fill, launch
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.readback import HostCopy, Readback, is_copied_whole
@@ -139,11 +138,8 @@ class RoundLeaves(LeavesOfRound):
             if self._quantiles is not None and self._listed is None:
                 self._listed = ListedRows(rows.row, frontier.start, frontier.count)
             return
-        pieces = frontier.pieces
         own = {"accepted": accepted, "first_node": first, "place": self._place}
-        n_blocks = striding_blocks(self._runtime, pieces.capacity)
-        train = self._sets[0]
-        launch(self._runtime, "keep_leaves", n_blocks, rows, frontier, pieces, train, **own)
+        frontier.pieces.launch(self._runtime, "keep_leaves", rows, frontier, self._sets[0], **own)
         if self._quantiles is not None:
             self._quantiles.keep_level(rows.row, frontier, accepted, first, self._trees)
 

@@ -78,23 +78,22 @@ class GroupedNumbers:
     def find(self, runtime: Runtime, quantile: Array) -> None:
         """Write the quantile of each group to ``quantile``, float64 (groups,)."""
         fill(runtime, self.counts, 0)
-        n_groups, n_blocks = len(self.total), striding_blocks(runtime, self.pieces.capacity)
-        for first in range(0, n_groups, _at_once()):
+        n_groups = len(self.total)
+        for first in range(0, n_groups, len(self.counts)):
             self._find_some(runtime, first)
-        launch(runtime, "find_above", n_blocks, self, self.pieces, **self.weights)
+        self.pieces.launch(runtime, "find_above", self, **self.weights)
         launch(runtime, "take_quantiles", blocks(n_groups), self, quantile=quantile)
 
     def _find_some(self, runtime: Runtime, first_group: int) -> None:
         """Find the keys of as many groups, from ``first_group`` on, as ``counts`` can hold."""
-        n_blocks = striding_blocks(runtime, self.pieces.capacity)
         n_lanes = len(self.counts) * constant("common/common.cuh", "WARP")
-        n_warp_blocks = striding_blocks(runtime, blocks(n_lanes))
+        n_blocks = striding_blocks(runtime, blocks(n_lanes))
         file, names = "boosting/quantiles.cu", ("FIRST_SHIFT", "KEY_DIGIT_BITS")
         top, step = (constant(file, name) for name in names)
         for shift in range(top, -1, -step):
             own = {"shift": shift, "first_group": first_group}
-            launch(runtime, "count_key_digits", n_blocks, self, self.pieces, **self.weights, **own)
-            launch(runtime, "choose_key_digits", n_warp_blocks, self, **own)
+            self.pieces.launch(runtime, "count_key_digits", self, **self.weights, **own)
+            launch(runtime, "choose_key_digits", n_blocks, self, **own)
 
 
 class SizesQuantile:

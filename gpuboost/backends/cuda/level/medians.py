@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuboost.backends.cuda.level.records import DeviceFrontier, Medians, Pieces
-from gpuboost.backends.cuda.runtime.grid import striding_blocks
+from gpuboost.backends.cuda.level.records import DeviceFrontier, Medians
 from gpuboost.backends.cuda.runtime.launch import launch, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
@@ -66,22 +65,24 @@ class MedianKernels:
         sums = {"below": below, "total": total}
         for shift in self.shifts:
             digit = {"shift": shift, "counts": counts}
-            self._by_pieces("count_ranks", pieces, rows, found, **weights, **digit)
+            pieces.launch(runtime, "count_ranks", self, rows, found, **weights, **digit)
             own = {"is_first": shift == self.shifts.start, **digit, **sums}
             launch(runtime, "choose_rank_digits", n_blocks, self, frontier, found, **own)
-        self._by_pieces("find_next_ranks", pieces, rows, found, **weights, below=below)
+        pieces.launch(runtime, "find_next_ranks", self, rows, found, **weights, below=below)
         return found
 
     def put_signs(self, rows: DeviceRows, frontier: DeviceFrontier) -> None:
         """Write the signs of the deviations of each row's targets from its node's medians."""
         columns = {"rank": self._ranks(rows), "sign": self._signs(rows)}
-        self._by_pieces("put_signs", frontier.pieces, rows, frontier.medians, **columns)
+        frontier.pieces.launch(self.runtime, "put_signs", self, rows, frontier.medians, **columns)
 
     def sums(self, rows: DeviceRows, frontier: DeviceFrontier, leaf: LeafColumns) -> Array:
         """Compute `GrownTree.sums` of all nodes: int64 (nodes, 6 K + 2) for K outputs."""
         sums = zeros(self.runtime, (frontier.capacity, 6 * self.n_outputs + 2), np.int64)
         own = {"sign": self._signs(rows), "wide": leaf.wide[0], "draws": leaf.draws, "sums": sums}
-        self._by_pieces("median_sums", frontier.pieces, rows, frontier, frontier.medians, **own)
+        frontier.pieces.launch(
+            self.runtime, "median_sums", self, rows, frontier, frontier.medians, **own
+        )
         return sums
 
     def _signs(self, rows: DeviceRows) -> Array:
@@ -96,8 +97,3 @@ class MedianKernels:
         if heavy is None:  # placeholder that is not read
             heavy = self.runtime.xp.empty(1, dtype=np.int64)
         return {"rank": self._ranks(rows), "heavy": heavy, "has_heavy": self.heavy is not None}
-
-    def _by_pieces(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
-        """Launch a kernel whose blocks loop over pieces."""
-        n_blocks = striding_blocks(self.runtime, pieces.capacity)
-        launch(self.runtime, name, n_blocks, self, pieces, *records, **values)

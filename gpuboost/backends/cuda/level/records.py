@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 
 from gpuboost.backends.cuda.runtime.arrays import allocate, column, columns_of, empty
+from gpuboost.backends.cuda.runtime.grid import striding_blocks
+from gpuboost.backends.cuda.runtime.launch import launch
+from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.engine.growth.frontier import Array
 
 
@@ -42,6 +45,10 @@ class Pieces:
     def capacity(self) -> int:
         """Largest number of pieces."""
         return len(self.slot)
+
+    def launch(self, runtime: Runtime, name: str, *records: Any, **values: Any) -> None:
+        """Launch a kernel whose blocks loop over the pieces."""
+        launch(runtime, name, striding_blocks(runtime, self.capacity), self, *records, **values)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from gpuboost.backends.cuda.level.records import (
     Ranges,
 )
 from gpuboost.backends.cuda.runtime.compile_flags import FORESTS, CompileFlags
-from gpuboost.backends.cuda.runtime.grid import striding_blocks
-from gpuboost.backends.cuda.runtime.launch import fill, full, launch, zeros
+from gpuboost.backends.cuda.runtime.launch import fill, full, zeros
 from gpuboost.backends.cuda.runtime.protocol import Runtime
 from gpuboost.backends.cuda.runtime.source import constant
 from gpuboost.backends.cuda.sampling.rows import DeviceRows, LeafColumns
@@ -81,9 +80,8 @@ class RowKernels:
         self._sum("leaf_sums", frontier.pieces, rows, frontier, leaf, self.matrix, **own)
 
     def _sum(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
-        n_blocks = striding_blocks(self.runtime, pieces.capacity)
         constants = self.flags.constants("level/sums.cu")
-        launch(self.runtime, name, n_blocks, pieces, *records, constants=constants, **values)
+        pieces.launch(self.runtime, name, *records, constants=constants, **values)
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """Find and count the rows that go left: the first pass of a partition."""
@@ -111,5 +109,4 @@ class RowKernels:
         return moved
 
     def _partition(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
-        n_blocks = striding_blocks(self.runtime, pieces.capacity)
-        launch(self.runtime, name, n_blocks, pieces, *records, node=pieces.slot, **values)
+        pieces.launch(self.runtime, name, *records, node=pieces.slot, **values)
