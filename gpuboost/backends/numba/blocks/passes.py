@@ -148,12 +148,13 @@ class CompiledPasses(BlockPasses):
     def close(
         self, node: np.ndarray, frontier: Frontier, number: int, found: np.ndarray
     ) -> np.ndarray:
-        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves, numbered from ``number``.
+        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves; rows are not moved.
 
-        Rows are not moved.
+        The first leaf has the number ``number``.
         """
         slices, workers = self._blocks.row_slices, self.threads.workers
-        numbers = number + np.arange(len(frontier), dtype=np.int32)
+        tree_rows: Sequence[Any] = self._tree_rows
+        numbers = np.arange(number, number + len(frontier), dtype=np.int32)
 
         def close_some(first: int) -> tuple[np.ndarray, np.ndarray]:
             count, sums = np.zeros(len(frontier), np.int64), np.zeros((len(frontier), 2), np.int64)
@@ -162,7 +163,7 @@ class CompiledPasses(BlockPasses):
                 codes, pending = self._split_columns(rows)
                 given = (pending.feature, pending.step), self._before[rows.start // self._size]
                 close_rows(codes, *given, self.row, rows.start, numbers, found, count)
-                for leaf, own in zip(found, self._tree_rows, strict=True):
+                for leaf, own in zip(found, tree_rows, strict=True):
                     add_closed_rows(leaf[rows], number, contiguous(own.wide[rows], np.int64), sums)
             return count, sums
 

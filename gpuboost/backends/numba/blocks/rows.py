@@ -331,9 +331,8 @@ def close_rows(codes, pending, before, row, first_row, numbers, found, count):
         tree, both = before[node, 0] // found.shape[1], numbers[child : child + 2]
         of_tree = found[tree, first_row:]
         for i in range(start, stop):
-            r = np.uint64(row[i])
-            is_right = np.uint64(to_right[own[r]] & 1)
-            of_tree[r] = both[is_right]
+            is_right = np.uint64(to_right[own[np.uint64(row[i])]] & 1)
+            of_tree[np.uint64(row[i])] = both[is_right]
             n_right += is_right
         count[child] += np.int64(stop - start - n_right)
         count[child + 1] += np.int64(n_right)

@@ -20,6 +20,7 @@ from gpuboost.engine.targets import ClassTarget, TreeRows, ValueTarget
 from gpuboost.engine.task import MISSING_LEFT, GrowTask
 
 PRIVATE_BYTES = 32 << 20  # of histograms and leaf sums, up to which each thread has its own
+_NO_CODES = np.empty((0, 0), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class BlockPasses:
     ) -> None:
         """Do `run` for some blocks, with their sums, if any, and the counts of nodes."""
         slices = self._blocks.row_slices
-        chunks: Iterator[CodeChunk] = (_without_codes(slices[block]) for block in blocks)
+        chunks: Iterator[CodeChunk] = (CodeChunk(slices[b], 0, _NO_CODES) for b in blocks)
         if sums is not None:
             chunks = self._blocks.chunks(None, blocks, self.threads.readers)
         current, has_rows = slice(0, 0), False
@@ -177,12 +178,11 @@ class BlockPasses:
         """The columns of a block that the last level's splits use, and the splits, by these."""
         pending, blocks = self._pending, self._blocks
         assert pending is not None
-        if rows.start < blocks.row_slices[0].stop * len(blocks.kept):
-            return blocks.kept[rows.start // blocks.row_slices[0].stop], pending
-        column = pending.feature
-        used = np.unique(column[column >= 0])
+        if (number := rows.start // blocks.row_slices[0].stop) < len(blocks.kept):
+            return blocks.kept[number], pending
+        used = np.unique(pending.feature[pending.feature >= 0])
         codes = np.stack([blocks.column(int(f), rows) for f in used])
-        column = np.where(column >= 0, np.searchsorted(used, column), -1)
+        column = np.where(pending.feature >= 0, np.searchsorted(used, pending.feature), -1)
         return codes, replace(pending, feature=column)
 
     # ---- the steps that Numba compiles ---------------------------------------------------------
@@ -315,9 +315,9 @@ class BlockPasses:
     def close(
         self, node: np.ndarray, frontier: Frontier, number: int, found: np.ndarray
     ) -> np.ndarray:
-        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves, numbered from ``number``.
+        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves, if `closes`.
 
-        Only if `closes`.
+        The first leaf has the number ``number``.
         """
         raise NotImplementedError
 
@@ -359,7 +359,3 @@ def node_table(frontier: Frontier, nodes: np.ndarray, value: np.ndarray) -> np.n
     found = np.full(len(frontier) + 1, -1)
     found[1 + nodes] = value
     return found
-
-
-def _without_codes(rows: slice) -> CodeChunk:
-    return CodeChunk(rows, 0, np.empty((0, rows.stop - rows.start), np.uint8))
