@@ -13,7 +13,7 @@ from gpuboost import Dataset
 from gpuboost.backends.numba.blocks import passes as compiled
 from gpuboost.backends.numba.blocks.rows import add_leaf_rows
 from gpuboost.backends.numpy.blocks import level_ops as block_ops
-from gpuboost.backends.numpy.blocks.passes import BlockPasses
+from gpuboost.backends.numpy.blocks.sums import Pending
 from gpuboost.blocks import spill
 
 N_ROWS, N_FEATURES, DEPTH = 4000, 6, 4
@@ -48,7 +48,7 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
 ) -> None:
     """At most depth + 1 times: in the last pass, only features of the last splits are read."""
     n_read, original, pass_blocks = 0, spill.SpilledCodes._chunk, compiled.pass_blocks
-    split_columns = BlockPasses._split_columns
+    columns = Pending.columns
 
     def counted(codes: Any, block: int, first: int, last: int, *to: Any) -> Any:
         nonlocal n_read
@@ -61,9 +61,9 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
         n_read += codes[some].size
         pass_blocks(codes, some, *others)
 
-    def counted_columns(passes: Any, rows: slice) -> Any:
+    def counted_columns(splits: Pending, codes_of: Any, rows: slice) -> Any:
         nonlocal n_read
-        codes, pending = split_columns(passes, rows)
+        codes, pending = columns(splits, codes_of, rows)
         used = np.unique(pending.feature[pending.feature >= 0])
         n_read += len(used) * (rows.stop - rows.start)
         return codes, pending
@@ -71,7 +71,7 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
     y = blocks.y > 0 if hasattr(model, "predict_proba") else blocks.y
     monkeypatch.setattr(spill.SpilledCodes, "_chunk", counted)
     monkeypatch.setattr(compiled, "pass_blocks", counted_blocks)
-    monkeypatch.setattr(BlockPasses, "_split_columns", counted_columns)
+    monkeypatch.setattr(Pending, "columns", counted_columns)
     model.set_params(device=device, random_state=0).fit(blocks, y)
     passes = n_read / (N_ROWS * N_FEATURES * n_batches)
     assert DEPTH < passes <= DEPTH + 1

@@ -153,6 +153,7 @@ class CompiledPasses(BlockPasses):
         The first leaf has the number ``number``.
         """
         slices, workers = self._blocks.row_slices, self.threads.workers
+        splits: Any = self._pending
         tree_rows: Sequence[Any] = self._tree_rows
         numbers = np.arange(number, number + len(frontier), dtype=np.int32)
 
@@ -160,7 +161,7 @@ class CompiledPasses(BlockPasses):
             count, sums = np.zeros(len(frontier), np.int64), np.zeros((len(frontier), 2), np.int64)
             for rows in slices[first :: workers.n_threads]:
                 check_cancelled()
-                codes, pending = self._split_columns(rows)
+                codes, pending = splits.columns(self._blocks, rows)
                 given = (pending.feature, pending.step), self._before[rows.start // self._size]
                 close_rows(codes, *given, self.row, rows.start, numbers, found, count)
                 for leaf, own in zip(found, tree_rows, strict=True):

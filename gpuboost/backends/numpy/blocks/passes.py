@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,10 +54,12 @@ class BlockPasses:
         For medians, the sign of each row about the medians of its node, in place of a target.
     threads : PassThreads
     closes : bool
-        Whether `close` is there.
+        Whether there is `close`, which does `run`, `record_leaves` and `leaf_sums` for a level
+        whose nodes are all leaves.
     """
 
     closes = False
+    close: Callable[..., np.ndarray]
 
     def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows], threads: PassThreads) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)
@@ -171,19 +173,8 @@ class BlockPasses:
             return
         codes, pending = chunk.codes, self._pending
         if len(codes) < self._task.matrix.n_features:
-            codes, pending = self._split_columns(chunk.rows)
+            codes, pending = pending.columns(self._blocks, chunk.rows)
         self._send(chunk.rows, codes, pending, node, count)
-
-    def _split_columns(self, rows: slice) -> tuple[np.ndarray, Pending]:
-        """The columns of a block that the last level's splits use, and the splits, by these."""
-        pending, blocks = self._pending, self._blocks
-        assert pending is not None
-        if (number := rows.start // blocks.row_slices[0].stop) < len(blocks.kept):
-            return blocks.kept[number], pending
-        used = np.unique(pending.feature[pending.feature >= 0])
-        codes = np.stack([blocks.column(int(f), rows) for f in used])
-        column = np.where(pending.feature >= 0, np.searchsorted(used, pending.feature), -1)
-        return codes, replace(pending, feature=column)
 
     # ---- the steps that Numba compiles ---------------------------------------------------------
 
@@ -311,15 +302,6 @@ class BlockPasses:
         for own in workers.map(sum_up, range(workers.n_threads))[1:]:
             sums += own
         return sums.reshape(len(leaves), n_classes * n_planes)
-
-    def close(
-        self, node: np.ndarray, frontier: Frontier, number: int, found: np.ndarray
-    ) -> np.ndarray:
-        """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves, if `closes`.
-
-        The first leaf has the number ``number``.
-        """
-        raise NotImplementedError
 
     def record_leaves(self, node: np.ndarray, number: np.ndarray, found: np.ndarray) -> None:
         """Set ``found``, int32 (trees, n), to the number of the leaf of each row in one.

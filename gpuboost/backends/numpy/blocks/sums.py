@@ -11,6 +11,7 @@ import numpy as np
 from gpuboost.backends.compiling import Workers
 from gpuboost.backends.numpy.groups import dense_histogram
 from gpuboost.backends.numpy.rows import RowBlock, block_of
+from gpuboost.engine.code_blocks import CodeBlocks
 from gpuboost.engine.targets import Target, TreeRows
 from gpuboost.engine.task import GrowTask
 
@@ -31,6 +32,15 @@ class Pending:
 
     feature: np.ndarray
     step: np.ndarray
+
+    def columns(self, blocks: CodeBlocks, rows: slice) -> tuple[np.ndarray, Pending]:
+        """The columns of a block that the splits use, and the splits, by these columns."""
+        if (number := rows.start // blocks.row_slices[0].stop) < len(blocks.kept):
+            return blocks.kept[number], self
+        used = np.unique(self.feature[self.feature >= 0])
+        codes = np.stack([blocks.column(int(f), rows) for f in used])
+        column = np.where(self.feature >= 0, np.searchsorted(used, self.feature), -1)
+        return codes, replace(self, feature=column)
 
 
 @dataclass(frozen=True)
