@@ -133,7 +133,7 @@ def _speed_table(content: Content) -> str:
         f"gpuboost's time divided by that of {', '.join(others)}, in this order."
     )
     table = markdown(["case", "score", *peers, "ratio", "reached (allowed)"], rows)
-    return "\n\n".join([table, note, *_remarks(records)])
+    return "\n\n".join([table, note, *_remarks(records), _misses(content)])
 
 
 def _reached(bound: Content) -> str:
@@ -255,9 +255,9 @@ def _difference(found: Content, peer: str) -> str:
 
 
 def _misses(content: Content) -> str:
-    """A sentence on the scores that lie further below a peer's than their bounds."""
+    """A sentence on the times and scores that miss their bounds."""
     missed = [
-        f"{record['table']}, {record['estimator']}: {sentence}"
+        f"{record.get('case') or record['table'] + ', ' + record['estimator']}: {sentence}"
         for record in content["records"]
         for sentence in record.get("missed", ())
     ]

@@ -1,4 +1,4 @@
-"""Sources of tables that need not fit the memory, read column by column.
+"""Sources of tables that need not fit in memory, read column by column.
 
 Files that pyarrow reads are read where they are, only the columns that are asked for. Everything
 else comes as a stream of tables, which is written once to a temporary Parquet file without a name.

@@ -297,9 +297,9 @@ def test_wrong_predictions(tmp_path: Path) -> None:
         gb.predict_batches(model, TABLE, method="predict_proba")
     with pytest.raises(ValueError, match="lacks 2 of the model's 6 columns: 'few', 'city'; add"):
         gb.predict_batches(model, TABLE.drop_columns(["few", "city"]))
-    with pytest.raises(ValueError, match=r"keep='key' is no column of the source, which has \['"):
+    with pytest.raises(ValueError, match=r"keep='key' is not a column; the source has \['"):
         gb.write_predictions(model, IDS, path, keep=["key"])
-    with pytest.raises(ValueError, match="keep='0' is no column of the source, which has no names"):
+    with pytest.raises(ValueError, match="keep='0' is not a column; the source has no names"):
         gb.write_predictions(model, [np.zeros((2, 6))], path, keep="0")
     with pytest.raises(TypeError, match="a source of tables must be a path"):
         gb.predict_batches(model, 3.5)

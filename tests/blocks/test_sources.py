@@ -166,7 +166,7 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
 
 
 def test_unknown_label() -> None:
-    with pytest.raises(ValueError, match=r"label='c' is no column of the source, which has \['a'"):
+    with pytest.raises(ValueError, match=r"label='c' is not a column; the source has \['a'"):
         Dataset.from_batches([A], label="c")
 
 

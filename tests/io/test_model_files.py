@@ -189,6 +189,9 @@ def test_parameters_that_are_code_are_left_out(tmp_path: Path) -> None:
     other = gpuboost.load(tmp_path / "model")
     assert other.callbacks is None and other.loss == "squared_error"
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
+    other.set_params(warm_start=True, n_estimators=other.n_estimators + 1)
+    with pytest.raises(ValueError, match="rounds cannot be added: the file of this model holds no"):
+        other.fit(X, y)
 
 
 def test_models_that_need_code_are_refused(tmp_path: Path) -> None:

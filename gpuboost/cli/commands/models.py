@@ -32,7 +32,7 @@ _KINDS = ("treelite", "onnx", "json", "sklearn")
 def predict(
     model: str, table: str, out: str, proba: bool, raw: bool, keep: tuple[str, ...], **given: Any
 ) -> int:
-    """Predict the rows of TABLE by the file MODEL.
+    """Predict the rows of TABLE with the model in the file MODEL.
 
     TABLE may also be a folder or a pattern in quotes, such as 'new/*.parquet'. Parquet and Arrow
     files are read in batches. Columns of TABLE that the model does not know are ignored.

@@ -360,8 +360,8 @@ class AdaBoostRegressor(Regressor, AdaBoost):
 
     def _additive_model(self) -> NoReturn:
         raise ValueError(
-            "AdaBoostRegressor predicts the weighted median of its trees, which is no sum of "
-            "trees, so it has no exact SHAP values; explain its predictions with "
+            "AdaBoostRegressor predicts the weighted median of its trees, which is not a sum "
+            "of trees, so it has no exact SHAP values; explain its predictions with "
             "shap.Explainer(model, X), or fit a GradientBoostingRegressor"
         )
 

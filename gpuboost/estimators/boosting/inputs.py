@@ -54,6 +54,9 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
     """The plan of a boosting fit, and the `GrowthSize` of its rounds."""
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
+    if getattr(loss, "objective", loss) is None:
+        hint = "use pickle to keep the loss as well, or fit a new model"
+        raise ValueError(f"rounds cannot be added: the file of this model holds no loss; {hint}")
     y = copy_to_host(labels.rows)
     if estimator._adds_rounds:
         check_same_loss(loss, estimator._make_loss(labels))

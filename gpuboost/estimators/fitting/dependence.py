@@ -61,7 +61,7 @@ def partial_dependence_by_recursion(
     Raises
     ------
     TypeError, ValueError
-        ``grid`` does not fit the target features, or the prediction is no sum of trees.
+        ``grid`` does not fit the target features, or the prediction is not a sum of trees.
 
     References
     ----------

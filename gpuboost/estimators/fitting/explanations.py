@@ -59,8 +59,8 @@ class ShapExplained:
         Raises
         ------
         ValueError
-            The prediction is no sum of trees (the median of `AdaBoostRegressor`), or starts from an
-            ``init`` estimator; or an imported model lacks the weights of its nodes, and
+            The prediction is not a sum of trees (the median of `AdaBoostRegressor`), or starts from
+            an ``init`` estimator; or an imported model lacks the weights of its nodes, and
             ``background`` is not given.
         """
         explanation = explanation_of(self, X, background)

@@ -135,8 +135,8 @@ class ImportedTrees(PickledByFields):
         """The sum of trees that raw predictions are, for explanations; always the same object."""
         if self.leaf_sum.median_weights is not None:
             raise ValueError(
-                "this model predicts the weighted median of its trees, which is no sum of trees, "
-                "so it has no exact SHAP values; explain its predictions with "
+                "this model predicts the weighted median of its trees, which is not a sum of "
+                "trees, so it has no exact SHAP values; explain its predictions with "
                 "shap.Explainer(model, X)"
             )
         if not has_background and not self._covers(self._additive_model.cover):

@@ -58,7 +58,7 @@ class BatchReader:
             return None
         if name not in self._columns.names:
             known = self._columns.names[:10]
-            raise ValueError(f"{parameter}={name!r} is no column of the source, which has {known}")
+            raise ValueError(f"{parameter}={name!r} is not a column; the source has {known}")
         return self._columns.read([name]).column(0).to_numpy()
 
     def learn(self, categorical_features: Any, max_bins: int) -> tuple[FeatureSchema, BinnedMatrix]:

@@ -130,7 +130,7 @@ class Dataset:
         reference: Dataset | None = None,
         n_jobs: int | None = None,
     ) -> Dataset:
-        """Make a dataset of data that need not fit the memory.
+        """Make a dataset of data that need not fit in memory.
 
         Columns are read and binned a few at a time. Codes that exceed half of the memory limit are
         in a temporary file, and trees grow by reading it once for each level. Neither the limit nor

@@ -27,7 +27,7 @@ _BY_CLASS = ("predict_proba", "predict_log_proba", "decision_function")
 def predict_batches(
     model: Any, source: Any, *, method: str = "predict"
 ) -> Iterator[tuple[slice, Any]]:
-    """Predictions for data that need not fit the memory, batch by batch.
+    """Predictions for data that need not fit in memory, batch by batch.
 
     They are equal, bit for bit, to the predictions for the whole table.
 
@@ -70,7 +70,7 @@ def write_predictions(
     method: str = "predict",
     keep: Sequence[str] = (),
 ) -> None:
-    """Write predictions for data that need not fit the memory to a Parquet file.
+    """Write predictions for data that need not fit in memory to a Parquet file.
 
     The columns are those of ``keep``, followed by "prediction", "probability_<class>",
     "log_probability_<class>", "raw", "raw_<class>" or "leaf_<tree>", by the method. Several outputs
@@ -187,7 +187,7 @@ def _columns_for(model: Any, rows: RowBatches, kept: Sequence[str]) -> list[str]
     unknown = [name for name in kept if name not in rows.names or not rows.has_names]
     if unknown:
         names = rows.names[:10] if rows.has_names else "no names"
-        raise ValueError(f"keep={unknown[0]!r} is no column of the source, which has {names}")
+        raise ValueError(f"keep={unknown[0]!r} is not a column; the source has {names}")
     return model_columns(model, rows, kept, what="source")
 
 

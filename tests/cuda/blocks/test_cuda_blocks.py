@@ -243,7 +243,7 @@ def test_codes_stay_for_a_whole_fit(
 
 
 def test_batches_fit_the_memory_of_the_device(machine: Any, monkeypatch: Any) -> None:
-    """A fit of 20 trees whose rows fit the memory only two at a time."""
+    """A fit of 20 trees whose rows fit in memory only two at a time."""
     sizes: list[int] = []
     chosen = BlockGrowth.batch_size
 

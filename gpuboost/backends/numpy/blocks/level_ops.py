@@ -87,7 +87,7 @@ def trees_of_batch(n_trees: int, n_samples: int, memory_limit: int) -> int:
 
 
 class BlockLevelOps(LeafRowOps):
-    """Level operations over a matrix in blocks, until the codes of all open rows fit the memory.
+    """Level operations over a matrix in blocks, until the codes of all open rows fit in memory.
 
     Then these rows are loaded, and `LeafRowOps` grows the nodes to their leaves. The ``rows`` of
     the level loop are the ``node`` of `BlockPasses`, int32 (trees, n), or the loaded `RowBlock`.
@@ -228,7 +228,7 @@ class BlockLevelOps(LeafRowOps):
     ) -> tuple[Any, Frontier]:
         """Record the level and create the children, whose rows the next pass finds.
 
-        If the codes of all open rows fit the memory, the rows are loaded now.
+        If the codes of all open rows fit in memory, the rows are loaded now.
         """
         given: dict[str, Any] = {"splits": splits, "accepted": accepted, "sums": sums}
         if self._inner is not None:
@@ -356,7 +356,7 @@ class BlockLevelOps(LeafRowOps):
     # ---- rows in memory ------------------------------------------------------------------------
 
     def _fit_memory(self, n_open: int) -> bool:
-        """Whether ``n_open`` rows fit the memory with their codes, and more levels need codes."""
+        """Whether ``n_open`` rows fit in memory with their codes, and more levels need codes."""
         n_bytes = n_open * (self.task.matrix.n_features + BYTES_IN_MEMORY)
         is_last = self._depth + 1 >= self.task.options.deepest
         return not is_last and n_bytes <= self.task.memory_budget

@@ -84,7 +84,7 @@ class BlockPasses:
         return matrix.n_features * of_feature
 
     def loads_rows(self, n_bytes: int) -> bool:
-        """Whether rows that fit the memory are loaded, before histograms of ``n_bytes`` bytes."""
+        """Whether rows that fit in memory are loaded, before histograms of ``n_bytes`` bytes."""
         return True
 
     def open_roots(self, trees: Sequence[int], node: np.ndarray) -> Frontier:
