@@ -176,8 +176,8 @@ def _question(left: Condition, options: GraphOptions) -> str:
 def _answer(child: int, sides: list[Condition], options: GraphOptions) -> str:
     """The label of an edge: yes or no, and whether missing values take it."""
     text = ("yes", "no")[child]
-    tells_missing = sides[0].is_everything or sides[0].is_empty
-    is_shown = options.show_missing and not tells_missing
+    only_missing = sides[0].is_everything or sides[0].is_empty
+    is_shown = options.show_missing and not only_missing
     return f'" {text}{" or missing" if is_shown and sides[child].missing else ""} "'
 
 

@@ -85,12 +85,13 @@ class RowKernels:
 
     def count_left(self, rows: DeviceRows, frontier: DeviceFrontier, splits: DeviceSplits) -> Left:
         """Find and count the rows that go left: the first pass of a partition."""
-        capacity = frontier.pieces.capacity
+        pieces, capacity = frontier.pieces, frontier.pieces.capacity
         n_words = constant("level/partition.cu", "PIECE_WORDS")
         turns = self.runtime.xp.empty((capacity, n_words), np.uint32)
         of_pieces = self.runtime.xp.empty(capacity, dtype=np.int64)
         left = Left(turns, of_pieces, zeros(self.runtime, frontier.capacity, np.int64))
-        self._partition("partition_count", frontier.pieces, rows, splits, left, self.matrix)
+        records = rows, splits, left, self.matrix
+        pieces.launch(self.runtime, "partition_count", *records, node=pieces.slot)
         return left
 
     def move(
@@ -104,9 +105,7 @@ class RowKernels:
         """Move the rows of accepted nodes to their children: the second pass of a partition."""
         n_columns = len(rows.target)
         moved = DeviceRows.empty(self.runtime.xp, len(rows), n_columns)
-        records = (rows, splits, left, places)
-        self._partition("partition_move", frontier.pieces, *records, out=moved, n_columns=n_columns)
+        records, pieces = (rows, splits, left, places), frontier.pieces
+        own = {"node": pieces.slot, "out": moved, "n_columns": n_columns}
+        pieces.launch(self.runtime, "partition_move", *records, **own)
         return moved
-
-    def _partition(self, name: str, pieces: Pieces, *records: Any, **values: Any) -> None:
-        pieces.launch(self.runtime, name, *records, node=pieces.slot, **values)
