@@ -304,8 +304,8 @@ def tables_of(source: Any) -> Iterator[Any]:
     if hasattr(source, "fetch_record_batch"):  # a relation of duckdb
         return iter(source.fetch_record_batch())
     if callable(source):
-        source = source()
-    if isinstance(source, Iterable) and not isinstance(source, (np.ndarray, dict)):
+        return tables_of(source())
+    if isinstance(source, Iterable) and not isinstance(source, (np.ndarray, dict, str)):
         return iter(source)
     raise TypeError(
         f"a source of tables must be {_ALLOWED}, got {type(source).__name__}; give a table X as [X]"

@@ -61,6 +61,8 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
     "table of pyarrow": lambda table, folder: table,
     "reader": lambda table, folder: table.to_reader(max_chunksize=50),
     "polars": lambda table, folder: pl.from_arrow(table),
+    "function that returns a table": lambda table, folder: lambda: table,
+    "function that returns a frame": lambda table, folder: lambda: pl.from_arrow(table),
     "lazy frame": lambda table, folder: pl.scan_parquet(paths(table, folder)),
     "frames of pandas": lambda table, folder: [table[:77].to_pandas(), table[77:].to_pandas()],
     "shuffled frame of pandas": lambda table, folder: shuffled(table),

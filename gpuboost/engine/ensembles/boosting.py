@@ -101,7 +101,8 @@ class Scale:
             l2=float(np.ldexp(regular.l2, self.hessian)),
             max_value=float(np.ldexp(regular.max_value, unit)),
         )
-        minimum = int(np.ceil(np.ldexp(min_hessian, self.hessian)))
+        # 2**60 exceeds any sum of integer hessians, and int64 holds twice as much.
+        minimum = int(min(np.ceil(float(min_hessian) * 2.0 ** min(self.hessian, 1000)), 2.0**60))
         return replace(of_user, regularisation=in_integers, min_hessian=max(1, minimum))
 
     def target(self, n_outputs: int) -> GradientTarget:
