@@ -130,7 +130,8 @@ class GradientBoosting(ManyTrees):
         other than 1 (from ``sample_weight``, ``class_weight`` or ``eval_set``); rows of weight 0
         are left out. In a classifier, the arguments are encoded classes and probabilities (with two
         classes, only those of the second). With a user-defined loss without ``predict``, metrics
-        get raw predictions. Smaller values are better unless the callable has a true attribute
+        get raw predictions; with several quantile levels, predictions have a column for each, which
+        needs a callable. Smaller values are better unless the callable has a true attribute
         ``greater_is_better``.
     criterion : str
         Deprecated in scikit-learn, and has no effect: splits are chosen by the gain of a Newton
