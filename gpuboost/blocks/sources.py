@@ -29,7 +29,7 @@ _PLAIN: Any = {"compression": "none", "use_dictionary": False, "write_statistics
 _ALLOWED = (
     "a path, a glob pattern or a folder of Parquet or Arrow files, a list of paths, a dataset of "
     "pyarrow, a lazy frame of polars, a relation of duckdb, an object that exports an Arrow "
-    "stream, an iterable of tables, or a function that returns one"
+    "stream, an iterable of tables, or a function that returns any but paths"
 )
 
 
@@ -292,6 +292,8 @@ def tables_of(source: Any) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    if callable(source):
+        source = source()
     if isinstance(source, ds.Dataset):
         return iter(source.to_batches())
     if nw.dependencies.is_polars_lazyframe(source):
@@ -303,9 +305,7 @@ def tables_of(source: Any) -> Iterator[Any]:
         return iter(pa.RecordBatchReader.from_stream(source))
     if hasattr(source, "fetch_record_batch"):  # a relation of duckdb
         return iter(source.fetch_record_batch())
-    if callable(source):
-        return tables_of(source())
-    if isinstance(source, Iterable) and not isinstance(source, (np.ndarray, dict, str)):
+    if isinstance(source, Iterable) and not isinstance(source, (np.ndarray, dict)):
         return iter(source)
     raise TypeError(
         f"a source of tables must be {_ALLOWED}, got {type(source).__name__}; give a table X as [X]"

@@ -103,4 +103,4 @@ class CodeBlocks(ABC):
 
     @abstractmethod
     def take(self, rows: slice | NDArray[Any]) -> CodeBlocks | NDArray[np.uint8]:
-        """Some rows, by a slice, a mask or indices, as an array if it fits the memory."""
+        """Some rows, by a slice, a mask or indices, as an array if it fits in memory."""

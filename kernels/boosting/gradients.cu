@@ -148,7 +148,7 @@ scale_round(In<uint64> largest, In<double> given, int32 n_bits, int32 is_whole, 
     regular[1] = ldexp(given[1], hessian);
     regular[2] = ldexp(given[2], gradient - hessian);
     const double minimum = ceil(ldexp(given[3], hessian));
-    *min_hessian = max((int64)1, (int64)min(minimum, 4611686018427387904.0));
+    *min_hessian = max((int64)1, (int64)min(minimum, 1152921504606846976.0));  // at most 2^60
     const int32 square = -2 * (gradient - hessian);
     *unit = ldexp(1.0 / (double)n_outputs, min(max(square, -MAX_UNIT), MAX_UNIT));
 }

@@ -65,7 +65,8 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
         nonlocal n_read
         codes, pending = columns(splits, codes_of, rows)
         used = np.unique(pending.feature[pending.feature >= 0])
-        n_read += len(used) * (rows.stop - rows.start)
+        if np.may_share_memory(codes, codes_of.kept):  # `counted` does not count these
+            n_read += len(used) * (rows.stop - rows.start)
         return codes, pending
 
     y = blocks.y > 0 if hasattr(model, "predict_proba") else blocks.y
@@ -75,6 +76,27 @@ def test_a_batch_of_trees_reads_the_codes_once_a_level(
     model.set_params(device=device, random_state=0).fit(blocks, y)
     passes = n_read / (N_ROWS * N_FEATURES * n_batches)
     assert DEPTH < passes <= DEPTH + 1
+
+
+def test_boosting_sends_rows_to_the_last_leaves_in_one_pass(
+    blocks: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the tree of a round, or the trees of all classes; not if some rows are left out."""
+    n_passes, last_pass = 0, compiled.CompiledPasses.last_pass
+
+    def counted(*given: Any) -> Any:
+        nonlocal n_passes
+        n_passes += 1
+        return last_pass(*given)
+
+    monkeypatch.setattr(compiled.CompiledPasses, "last_pass", counted)
+    given: dict[str, Any] = {"n_estimators": 3, "max_depth": DEPTH, "device": "numba"}
+    gb.GradientBoostingRegressor(**given).fit(blocks, blocks.y)
+    assert n_passes == 3
+    gb.GradientBoostingClassifier(**given).fit(blocks, np.digitize(blocks.y, [-1.0, 1.0]))
+    assert n_passes == 6
+    gb.GradientBoostingRegressor(**given, subsample=0.5).fit(blocks, blocks.y)
+    assert n_passes == 6
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -189,9 +189,14 @@ def test_parameters_that_are_code_are_left_out(tmp_path: Path) -> None:
     other = gpuboost.load(tmp_path / "model")
     assert other.callbacks is None and other.loss == "squared_error"
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
-    other.set_params(warm_start=True, n_estimators=other.n_estimators + 1)
-    with pytest.raises(ValueError, match="rounds cannot be added: the file of this model holds no"):
+    other.set_params(warm_start=True)
+    with pytest.warns(UserWarning, match="without increasing n_estimators"):
         other.fit(X, y)
+    other.set_params(n_estimators=other.n_estimators + 1)
+    with pytest.raises(ValueError, match="this model was read without its loss; set the parameter"):
+        other.fit(X, y)
+    further = model.set_params(warm_start=True, n_estimators=other.n_estimators).fit(X, y)
+    assert other.set_params(loss=RawSquares()).fit(X, y).fingerprint() == further.fingerprint()
 
 
 def test_models_that_need_code_are_refused(tmp_path: Path) -> None:

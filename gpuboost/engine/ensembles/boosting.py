@@ -95,14 +95,15 @@ class Scale:
     def options(self, of_user: TreeOptions, min_hessian: float) -> TreeOptions:
         """Options with the regularisation and ``min_hessian`` in the units of the integers."""
         regular, unit = of_user.regularisation, self.gradient - self.hessian
-        in_integers = replace(
-            regular,
-            l1=float(np.ldexp(regular.l1, self.gradient)),
-            l2=float(np.ldexp(regular.l2, self.hessian)),
-            max_value=float(np.ldexp(regular.max_value, unit)),
-        )
-        # 2**60 exceeds any sum of integer hessians, and int64 holds twice as much.
-        minimum = int(min(np.ceil(float(min_hessian) * 2.0 ** min(self.hessian, 1000)), 2.0**60))
+        with np.errstate(over="ignore"):  # numbers beyond float64 are infinite
+            in_integers = replace(
+                regular,
+                l1=float(np.ldexp(regular.l1, self.gradient)),
+                l2=float(np.ldexp(regular.l2, self.hessian)),
+                max_value=float(np.ldexp(regular.max_value, unit)),
+            )
+            # 2**60 exceeds any sum of integer hessians, and int64 holds twice as much.
+            minimum = int(min(np.ceil(np.ldexp(min_hessian, self.hessian)), 2.0**60))
         return replace(of_user, regularisation=in_integers, min_hessian=max(1, minimum))
 
     def target(self, n_outputs: int) -> GradientTarget:

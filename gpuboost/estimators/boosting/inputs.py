@@ -54,9 +54,10 @@ def boost_plan(estimator: Any, inputs: FitInputs) -> tuple[BoostPlan, GrowthSize
     """The plan of a boosting fit, and the `GrowthSize` of its rounds."""
     labels, before = inputs.labels, inputs.before
     loss = estimator._make_loss(labels) if before is None else before.loss
-    if getattr(loss, "objective", loss) is None:
-        hint = "use pickle to keep the loss as well, or fit a new model"
-        raise ValueError(f"rounds cannot be added: the file of this model holds no loss; {hint}")
+    if getattr(loss, "objective", loss) is None and estimator.n_estimators != before.n_rounds:
+        loss = estimator._make_loss(labels)  # a model file holds no code
+        if loss.has_formula:
+            raise ValueError("this model was read without its loss; set the parameter loss to it")
     y = copy_to_host(labels.rows)
     if estimator._adds_rounds:
         check_same_loss(loss, estimator._make_loss(labels))

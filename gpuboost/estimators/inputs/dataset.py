@@ -142,8 +142,8 @@ class Dataset:
         source : object
             Parquet or Arrow files (a path, a glob pattern, a folder, or a list of paths), a dataset
             of pyarrow, a lazy frame of polars, a relation of duckdb, an object that exports an
-            Arrow stream, an iterable of tables, or a function that returns one. Files are read in
-            place; a stream is read once, and kept in a temporary file meanwhile.
+            Arrow stream, an iterable of tables, or a function that returns any of these but paths.
+            Files are read in place; a stream is read once, and kept in a temporary file meanwhile.
         label, weight : str, optional
             Columns that become `y` and `sample_weight`; all other columns are features. Weights
             also weight the quantiles that become bin edges.

@@ -176,8 +176,7 @@ def _question(left: Condition, options: GraphOptions) -> str:
 def _answer(child: int, sides: list[Condition], options: GraphOptions) -> str:
     """The label of an edge: yes or no, and whether missing values take it."""
     text = ("yes", "no")[child]
-    only_missing = sides[0].is_everything or sides[0].is_empty
-    is_shown = options.show_missing and not only_missing
+    is_shown = options.show_missing and not (sides[0].is_everything or sides[0].is_empty)
     return f'" {text}{" or missing" if is_shown and sides[child].missing else ""} "'
 
 

@@ -79,7 +79,7 @@ class GroupedNumbers:
         """Write the quantile of each group to ``quantile``, float64 (groups,)."""
         fill(runtime, self.counts, 0)
         n_groups = len(self.total)
-        for first in range(0, n_groups, len(self.counts)):
+        for first in range(0, n_groups, max(len(self.counts), 1)):
             self._find_some(runtime, first)
         self.pieces.launch(runtime, "find_above", self, **self.weights)
         launch(runtime, "take_quantiles", blocks(n_groups), self, quantile=quantile)

@@ -15,15 +15,15 @@ from gpuboost.backends.compiling import CALLING_THREAD, Workers, check_cancelled
 from gpuboost.backends.numba.blocks.rows import (
     TOGETHER,
     PreparedRows,
-    add_closed_rows,
     add_leaf_rows,
     add_rows,
+    add_to_leaves,
     add_up_words,
-    close_rows,
     open_rows,
     open_words,
     pass_blocks,
     send_rows,
+    send_to_leaves,
     set_numbers,
 )
 from gpuboost.backends.numba.common.packed_words import choose_gradient_packing
@@ -114,7 +114,7 @@ class CompiledPasses(BlockPasses):
         self.words = words_of(task, tree_rows)
         self._word = np.zeros(0, np.int64) if self.words is None else self.words.word.reshape(-1)
         self.extra_bytes = 8 * BINS * (self.words is not None)
-        self.closes = self.words is not None and task.target.has_gradients
+        self.has_last_pass = task.target.has_gradients and task.target.n_channels == 1
         # Positions of the rows of each node in `row`, for each block, of this level and the last
         # one. The nodes of a tree are from `_first` on.
         self._bounds = self._before = np.zeros((n_blocks, n_trees, 2), np.int64)
@@ -145,7 +145,7 @@ class CompiledPasses(BlockPasses):
         """Lower ``low`` and raise ``high`` to the range of each node's target values."""
         super().value_ranges(self.nodes_of(node), low, high)
 
-    def close(
+    def last_pass(
         self, node: np.ndarray, frontier: Frontier, number: int, found: np.ndarray
     ) -> np.ndarray:
         """Do `run`, `record_leaves` and `leaf_sums` for a level of leaves; rows are not moved.
@@ -157,18 +157,18 @@ class CompiledPasses(BlockPasses):
         tree_rows: Sequence[Any] = self._tree_rows
         numbers = np.arange(number, number + len(frontier), dtype=np.int32)
 
-        def close_some(first: int) -> tuple[np.ndarray, np.ndarray]:
+        def send_some(first: int) -> tuple[np.ndarray, np.ndarray]:
             count, sums = np.zeros(len(frontier), np.int64), np.zeros((len(frontier), 2), np.int64)
             for rows in slices[first :: workers.n_threads]:
                 check_cancelled()
                 codes, pending = splits.columns(self._blocks, rows)
                 given = (pending.feature, pending.step), self._before[rows.start // self._size]
-                close_rows(codes, *given, self.row, rows.start, numbers, found, count)
+                send_to_leaves(codes, *given, self.row, rows.start, numbers, found, count)
                 for leaf, own in zip(found, tree_rows, strict=True):
-                    add_closed_rows(leaf[rows], number, contiguous(own.wide[rows], np.int64), sums)
+                    add_to_leaves(leaf[rows], number, contiguous(own.wide[rows], np.int64), sums)
             return count, sums
 
-        parts = workers.map(close_some, range(workers.n_threads))
+        parts = workers.map(send_some, range(workers.n_threads))
         self._pending = None
         frontier.count[:] = sum(count for count, _ in parts)
         return np.sum([sums for _, sums in parts], axis=0)

@@ -315,12 +315,12 @@ def add_leaf_rows(rows, bounds, leaf, classes, weight, wide, sums):
 
 
 @entry
-def close_rows(codes, pending, before, row, first_row, numbers, found, count):
+def send_to_leaves(codes, pending, before, row, first_row, number, found, count):
     """Set the number of each row's leaf, if all children of the last level's splits are leaves.
 
     ``codes`` are those of a block from ``first_row`` on, ``pending`` the arrays of `Pending`, and
     ``before`` is as in `_send_rows`. Entries of ``found``, int32 (trees, n), are set to the
-    ``numbers`` (m,) of children, whose rows are added to ``count`` (m,).
+    ``number`` (m,) of children, whose rows are added to ``count`` (m,).
     """
     column, step = pending
     for node in range(column.size):
@@ -328,18 +328,17 @@ def close_rows(codes, pending, before, row, first_row, numbers, found, count):
         if column[node] < 0 or start == stop:
             continue
         own, to_right, child = codes[column[node]], step[node], step[node, 0] & ~1
-        tree, both = before[node, 0] // found.shape[1], numbers[child : child + 2]
-        of_tree = found[tree, first_row:]
+        leaf, both = found[before[node, 0] // found.shape[1], first_row:], number[child : child + 2]
         for i in range(start, stop):
             is_right = np.uint64(to_right[own[np.uint64(row[i])]] & 1)
-            of_tree[np.uint64(row[i])] = both[is_right]
+            leaf[np.uint64(row[i])] = both[is_right]
             n_right += is_right
         count[child] += np.int64(stop - start - n_right)
         count[child + 1] += np.int64(n_right)
 
 
 @entry
-def add_closed_rows(found, first, wide, sums):
+def add_to_leaves(found, first, wide, sums):
     """Add ``wide`` (r, 2) to ``sums`` (m, 2) of leaves, which are numbered from ``first``."""
     for i in range(found.size):
         at = np.int64(found[i]) - first

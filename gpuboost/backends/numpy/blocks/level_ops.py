@@ -116,7 +116,7 @@ class BlockLevelOps(LeafRowOps):
         self._parent_slot = np.zeros(0, np.int64)  # of each node's parent in `_before`, -1 for none
         self._level_rows: RowBlock | None = None  # for medians: the rows of this level, by node
         self._with_leaves = True  # whether the leaf of each row is recorded
-        self._closing = False  # whether rows are not in the leaves of this level yet
+        self._is_last = False  # whether rows are not in the leaves of this level yet
         self._used = np.zeros(0, np.int64)  # rows of `_inner`, and whether they were open
         self._was_open = np.zeros((len(trees), 0), bool)
 
@@ -164,8 +164,8 @@ class BlockLevelOps(LeafRowOps):
             self._build_level(rows, frontier, likely)
         else:
             self._before = None  # its memory is needed for the histograms of `find_splits`
-            self._closing = not n and depth > 0 and self._with_leaves and self._passes.closes
-            if not self._closing:  # else `leaf_sums` sends the rows to these leaves
+            self._is_last = not n and depth > 0 and self._with_leaves and self._passes.has_last_pass
+            if not self._is_last:  # else `leaf_sums` sends the rows to these leaves
                 self._passes.run(rows, frontier)
         return super().candidates(rows, frontier, depth)
 
@@ -197,8 +197,8 @@ class BlockLevelOps(LeafRowOps):
         target, leaves = self.task.target, np.flatnonzero(~accepted)
         number = len(self._tree) + leaves
         self._tree = np.append(self._tree, frontier.tree)
-        if self._closing:
-            return self._passes.close(rows, frontier, number[0], self._node)
+        if self._is_last:
+            return self._passes.last_pass(rows, frontier, number[0], self._node)
         if self._with_leaves and len(leaves):
             self._passes.record_leaves(rows, node_table(frontier, leaves, number), self._node)
         if target.by_median:

@@ -53,13 +53,13 @@ class BlockPasses:
     signs : int8 (trees, n, K) or None
         For medians, the sign of each row about the medians of its node, in place of a target.
     threads : PassThreads
-    closes : bool
-        Whether there is `close`, which does `run`, `record_leaves` and `leaf_sums` for a level
+    has_last_pass : bool
+        Whether there is `last_pass`, which does `run`, `record_leaves` and `leaf_sums` for a level
         whose nodes are all leaves.
     """
 
-    closes = False
-    close: Callable[..., np.ndarray]
+    has_last_pass = False
+    last_pass: Callable[..., np.ndarray]
 
     def __init__(self, task: GrowTask, tree_rows: Sequence[TreeRows], threads: PassThreads) -> None:
         assert isinstance(task.matrix.stored, CodeBlocks)

@@ -34,7 +34,10 @@ class Pending:
     step: np.ndarray
 
     def columns(self, blocks: CodeBlocks, rows: slice) -> tuple[np.ndarray, Pending]:
-        """The columns of a block that the splits use, and the splits, by these columns."""
+        """Codes of a block, at least those of the splits' features, and the splits, by their rows.
+
+        Blocks in memory are not copied.
+        """
         if (number := rows.start // blocks.row_slices[0].stop) < len(blocks.kept):
             return blocks.kept[number], self
         used = np.unique(self.feature[self.feature >= 0])
